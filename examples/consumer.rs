@@ -91,8 +91,9 @@ struct Consumer {
 }
 
 impl Consumer {
-    /// Claims, writes and confirms a batch. Adds the events that must be retried to `held`, for example because another
-    /// consumer holds them. Returns the maximum pause before the retry.
+    /// Claims the events of a batch, writes the claimed events to the output, and confirms them. Adds the events that
+    /// must be claimed again later to `held`, for example because another consumer holds them. Returns the maximum time
+    /// to wait before these events are claimed again.
     fn consume<'a>(&self, batch: &[&'a str], sink: &mut Sink, held: &mut Vec<&'a str>) -> Result<Duration> {
         let mut deliveries: Vec<Delivery> = Vec::new();
         let mut written = Vec::new();

@@ -54,8 +54,9 @@ pub(crate) fn run(data: &[u8]) {
     assert!((0.0..=1.0).contains(&rate), "a rate of {rate}");
 }
 
-/// Returns valid inputs, which the fuzzer modifies to find new ones. There is one input for each filter definition that
-/// this file lists: a snapshot that was taken after some events. The first byte of an input selects the definition.
+/// Returns valid inputs, which the fuzzer modifies to find new ones. Each input is the snapshot of a slice that has
+/// recorded some events, with one input for each filter definition in this file. The first byte of an input selects the
+/// definition.
 #[allow(dead_code)]
 pub(crate) fn examples() -> Vec<Vec<u8>> {
     let secret = FilterSecret::from_seed(1);

@@ -85,8 +85,9 @@ fn decaying(mut body: &[u8]) {
     }
 }
 
-/// Returns valid inputs, which the fuzzer modifies to find new ones. The inputs are the state of each filter after some
-/// events, and some texts that describe windows and slicings. Before each state, a byte selects the filter.
+/// Returns valid inputs, which the fuzzer modifies to find new ones. Some inputs are saved filters that have recorded
+/// some events; the first byte of such an input selects the filter. The other inputs are texts that describe windows
+/// and slicings.
 #[allow(dead_code)]
 pub(crate) fn examples() -> Vec<Vec<u8>> {
     let of = |(pick, filter): (usize, &(Kind, &str, &str))| {

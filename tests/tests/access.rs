@@ -108,7 +108,7 @@ fn rights_are_granted_and_taken_while_producers_go_on() {
     let listed = secured.at_cluster("tenant", "filter list").ok().out;
     assert!(listed.contains("shop-orders") && !listed.contains("clicks"), "{listed}");
     secured.at_cluster("admin", "access limit-filters shop-* --filters 1 --memory 1GiB").ok();
-    secured.at_cluster("tenant", &filter("shop-more")).fails(1, &["`shop-*` may have 1 filters together"]);
+    secured.at_cluster("tenant", &filter("shop-more")).fails(1, &["`shop-*` may have at most 1 filters together"]);
     let listed = secured.at_cluster("keeper", "access list").ok().out;
     assert!(listed.contains("shop-*") && listed.contains("1 at most, of 1 GiB together"), "{listed}");
     secured.at_cluster("tenant", "access list").fails(1, &["access grant tenant --allow security"]);

@@ -16,8 +16,9 @@ fn verified(log: &str, filter: &str) -> Value {
     Folder::new().dedup(&flags).ok().report()
 }
 
-/// Checks that a filter of this definition keeps its promised rate of false positives on a real log. The capacity of
-/// the filter is only slightly above the number of events in a window of the log, so the filter gets as full as it may.
+/// Checks that a filter keeps its promised rate of false positives on a real log. The filter's capacity is only
+/// slightly above the number of events that a window of the log contains. The filter therefore becomes as full as its
+/// definition allows, which is when false positives are most frequent.
 fn keeps_its_bound(log: &str, filter: &str, least_rate: f64) {
     let report = verified(log, filter);
     assert_eq!((number(&report, "fn"), number(&report, "undecided")), (0, 0), "{filter}: {report}");
@@ -87,8 +88,8 @@ fn overload_is_undecided_and_passed_on() {
     }
 }
 
-/// Checks that a filter does not exceed its promised rate of false positives when many events arrive within a short
-/// time. The filter may either reject events of such a burst or keep its rate.
+/// Checks that a filter keeps its promised rate of false positives during a burst, when many events arrive within a
+/// short time. To keep the rate, the filter may reject some of these events.
 #[test]
 fn bursts_keep_the_bound() {
     for (log, filter) in [

@@ -25,9 +25,9 @@ const MARKS: u32 = 20;
 /// after the command has returned, so the window must be much longer than the command takes on a slow machine.
 const OLD_WINDOW_MS: u64 = 24_000;
 const NEW_WINDOW_MS: u64 = 60_000;
-/// Maximum time for which a filter may remember an event, in milliseconds. The time is longer than both windows,
-/// because filters round windows up. If a filter calls an event a duplicate although no producer has submitted the
-/// event within this time, the verdict is wrong.
+/// Maximum time for which a filter may remember an event, in milliseconds. If a filter calls an event a duplicate
+/// although no producer has submitted it within this time, the verdict is wrong. The time is longer than the windows
+/// before and after the alteration, because filters round windows up.
 const WINDOW_AT_MOST_MS: u64 = 2 * NEW_WINDOW_MS;
 
 fn now_ms() -> u64 {

@@ -1,10 +1,15 @@
 //! Checks that single producers, or single records, with wrong times cannot end the windows of others.
 //!
-//! The test repeats a sequence that failed in an earlier version, with default flags and `--window 1h`. A producer
-//! first sends the events k1 to k5 with the current time, and later sends them again, so they are duplicates. Then a
-//! single event arrives whose time is 6 days and 23 hours ahead, and the filter accepts it. From then on, k1 to k5 with
-//! the current time were late and passed on as first-seen. A further event, 13 days ahead, was accepted as well, and a
-//! lookup with such a time had the same effect.
+//! The test repeats a sequence that failed in an earlier version, with default flags and `--window 1h`:
+//!
+//! - A producer sends the events k1 to k5 with the current time. If it sends them again, they are duplicates.
+//! - Another event arrives whose time is 6 days and 23 hours ahead. The earlier version accepted this event, which
+//!   moved the clock of the filter.
+//! - The producer sends k1 to k5 again with the current time. The earlier version took them for late events and passed
+//!   them on as first-seen.
+//!
+//! The earlier version also accepted a further event that was 13 days ahead. A lookup with a time in the future had the
+//! same effect as an event.
 
 use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -143,8 +148,8 @@ fn counts_of_days(days: [u64; 4], broken_ends_ms: Option<u64>, flags: &str) -> [
     ["first_seen", "duplicates", "undecided", "rejected"].map(|name| number(&report, name))
 }
 
-/// Checks rotated log files that are named in an order that does not match their times. In an earlier version, up to
-/// 128 records of each file except the last one were rejected.
+/// Checks rotated log files that are named on the command line in a different order than that of their times. In an
+/// earlier version, up to 128 records of each file except the last one were rejected.
 #[test]
 fn files_in_a_wrong_order_lose_nothing() {
     for days in [[0, 1, 2, 3], [3, 2, 1, 0], [0, 3, 2, 1], [2, 0, 3, 1]] {
@@ -318,9 +323,9 @@ fn a_clock_that_went_wrong_is_set_back_by_one_command() {
     assert!(node.log().contains("the clock of a filter begins anew"), "{}", node.log());
 }
 
-/// Checks that a saved state is rejected if it was written while the clock of the machine was years ahead, and if
-/// records are now stamped on arrival. In an earlier version, such a state was accepted, and its window did not end for
-/// years.
+/// Checks that a saved state is rejected if the clock of the machine was years ahead when the state was saved. The
+/// check applies to runs that stamp records on arrival. In an earlier version, such a run accepted the state, and the
+/// window of the saved events did not end for years.
 #[test]
 fn a_state_from_the_future_is_refused_where_arrivals_are_timed() {
     for (window, command) in [("--window 1h", "dedup"), ("--epoch 1h --per-event -", "estimate")] {

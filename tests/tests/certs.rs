@@ -38,7 +38,7 @@ fn keys_are_private_and_nothing_is_overwritten() {
     assert!(folder.has("certs/c.node.pem"));
     assert_eq!(names.map(|name| folder.read(&format!("certs/{name}.key"))), before);
     fs::remove_file(folder.path("certs/ca.key")).expect("a key");
-    folder.run("certs --out certs --nodes d").fails(2, &["ca.pem is here without"]);
+    folder.run("certs --out certs --nodes d").fails(2, &["ca.pem exists without"]);
 }
 
 #[test]

@@ -81,9 +81,9 @@ fn records_that_a_killed_run_has_lost_pass_again() {
     assert_eq!(lost, 0, "seed {seed}: of {RECORDS} records");
 }
 
-/// Checks that a run with a saved state continues the output files of a run that was killed. The state knows the
-/// records that are already in these files. If the second run emptied a file, these records would be lost, so it must
-/// append to the files and must not write a second header.
+/// Checks that a run with a saved state continues the output files of a run that was killed. The saved state remembers
+/// the records in these files, so they would not be written again if the second run emptied the files. The second run
+/// must therefore append to the files, and must not write a second header.
 #[test]
 fn a_run_that_continues_empties_no_file() {
     let folder = Folder::with("k,v\na,1\nb,2\na,3\n,4\nbroken\n");

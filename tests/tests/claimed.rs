@@ -18,9 +18,9 @@ use crate::run::{Folder, Ran, dedup, firstseen};
 
 const RECORDS: usize = 30_000;
 const MANY_RECORDS: usize = 450_000;
-/// Time for which the test stops the node. When a run has been told to end, it waits a limited time for answers to its
-/// claims, and longer for the confirmations of records that it has written. The stop is longer than the first wait and
-/// shorter than the second one.
+/// Time for which the test stops the node. A run that has been told to end waits a limited time for answers to its
+/// claims, and a longer time for the confirmations of records that it has written. The node is stopped for longer than
+/// the first time and for less than the second time.
 const HESITATES_FOR: Duration = Duration::from_millis(1_800);
 /// Number of records after which the key of a record is repeated.
 const AGAIN_AFTER: usize = 700;
@@ -120,9 +120,9 @@ fn a_run_that_is_stopped_leaves_the_rest_to_the_next() {
     are_whole(&folder, &["output-0"]);
 }
 
-/// Tells a run to end while its node does not answer, so that some claims and confirmations have no answer yet. From
-/// then on, the run must write no further record. When the node answers again, the run must confirm the records that it
-/// has written, and release the other ones.
+/// Tells a run to end while its node does not answer, so that some claims and confirmations have no answer yet. After
+/// that moment, the run must not write any further record. When the node answers again, the run must confirm the
+/// records that it has written, and must release all other claims.
 #[test]
 fn a_run_that_is_stopped_while_a_node_hesitates_writes_nothing_that_it_does_not_confirm() {
     let (folder, cluster) = stage();
@@ -216,8 +216,9 @@ fn a_description_shows_what_a_former_filter_holds() {
     eventually("a line about them", || describe("").contains("claims there: 2 pending ("));
 }
 
-/// Checks a batch with more records than the node's table of claims can hold. The run must claim the batch in parts:
-/// each confirmation frees an entry in the table, and the next record can then be claimed.
+/// Checks a run whose batches have more records than the node's table of claims can hold. The run must claim each batch
+/// in several parts. When a part has been written, its confirmations free entries in the table, and the next part can
+/// then be claimed.
 #[test]
 fn a_table_that_is_smaller_than_a_batch_holds_up_no_run() {
     let folder = Folder::with((0..20_000).map(|index| format!("record-{index}\n")).collect::<String>());

@@ -2,7 +2,7 @@
 //! If a restarted consumer first confirms the events that are already in its output, every event must be delivered
 //! exactly once (`examples/consumer.rs`).
 //!
-//! The long run has four runs of 50 kills each. Its command is
+//! A longer version of the test consists of four runs, each with 50 kills. The command for this version is
 //! `FIRSTSEEN_KILLS=50 cargo test -p firstseen-tests --test all consumers -- --include-ignored`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,9 +110,9 @@ impl Stage {
     }
 }
 
-/// Kills a consumer while it writes and restarts it, until the given number of kills is used up. Then waits until the
-/// consumer ends. Returns the number of kills, and the events that the consumer may have written without confirming
-/// them when it was killed.
+/// Kills and restarts a consumer while it writes, until the given number of kills is used up, and then waits until the
+/// consumer ends. Returns the number of kills, and the events that were possibly written but not confirmed at the
+/// moment of a kill.
 fn kill_over_and_over(
     stage: &Stage,
     addresses: &str,
@@ -147,9 +147,9 @@ fn kill_over_and_over(
     }
 }
 
-/// Kills consumers again and again, and nodes as well if `kills_nodes` is set. Returns two sets of events: those that
-/// were written more than once, and those for which this is permitted, because a consumer was killed between writing
-/// and confirming them.
+/// Kills consumers again and again, and also nodes if `kills_nodes` is set. Returns two sets of events, which the
+/// caller compares. The first set contains the events that were written more than once. The second set contains the
+/// events that may be written more than once, because a consumer was killed between writing and confirming them.
 fn run(flags: &str, kills_nodes: bool) -> (BTreeSet<String>, BTreeSet<String>) {
     let mut stage = Stage::new(3);
     let (addresses, kills, ended) = (stage.addresses(), AtomicU64::new(kills()), AtomicBool::new(false));

@@ -7,9 +7,9 @@ use crate::run::{Folder, Watchdog};
 
 const CSV: &str = "--format csv --key k --seed 1 --report none --state state --out out.csv";
 
-/// Checks that a run appends correctly to an output file that ends in the middle of a record. Whatever the last byte of
-/// the file is, the incomplete record must not swallow the next one. A line break inside quotes does not end a record,
-/// so open quotes must be closed first.
+/// Checks that a run appends correctly to an output file that ends in the middle of a record. The next record must not
+/// become part of the incomplete record, whatever the last byte of the file is. If the incomplete record ends within
+/// quotes, a line break does not end it, so the run must close the quotes first.
 #[test]
 fn a_file_that_ends_between_quotes_is_continued_behind_them() {
     for (torn, closed) in [

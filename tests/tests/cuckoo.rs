@@ -99,8 +99,9 @@ fn the_smaller_kind_is_the_default() {
     }
 }
 
-/// Checks the default lateness. If no flag names a kind, records may be late by an eighth of the window, whichever kind
-/// the program chooses. If a flag names the kind, the default of that kind applies instead.
+/// Checks how late records may be by default. If no flag names a kind, records may be late by an eighth of the window,
+/// whichever kind the program chooses. If a flag names a kind, the default of that kind applies, and kind `cuckoo` then
+/// accepts no late records.
 #[test]
 fn a_default_kind_takes_late_records() {
     let records = |late_ms: u64| format!("t,k\n{},a\n{},b\n{},a\n", 100_000_000, 100_080_000, 100_080_000 - late_ms);

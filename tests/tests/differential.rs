@@ -1,9 +1,11 @@
 //! Compares random formats, inputs, windows, kinds, slicings, clocks and states with an exact model that remembers
 //! every key.
 //!
-//! Each run is generated from a seed, and a failure prints the command that repeats the run. By default, the suite
-//! executes as many runs as fit into `FIRSTSEEN_DIFFERENTIAL_SECONDS` (15), but at least a minimum number. To execute
-//! particular runs, set their seeds, for example `FIRSTSEEN_RUNS=0..5000`.
+//! Each run is generated from a seed. If a run fails, the test prints the command that repeats it.
+//!
+//! By default, the test executes runs for `FIRSTSEEN_DIFFERENTIAL_SECONDS` (15 seconds if not set), and in any case a
+//! minimum number of runs. The variable `FIRSTSEEN_RUNS` selects runs by their seeds instead, for example
+//! `FIRSTSEEN_RUNS=0..5000`.
 
 mod draw;
 mod formats;

@@ -9,8 +9,9 @@ use crate::run::Folder;
 const SCHEMATHESIS: [&str; 1] = ["schemathesis==4.32.5"];
 const SEED: u64 = 57;
 
-/// Configuration for Schemathesis. It lists the status codes that a request may get although it matches the schemas.
-/// Among them is 422, which reports conditions that a schema cannot express, such as lists of different lengths.
+/// Configuration for Schemathesis, which tests the HTTP endpoint with generated requests. The configuration lists the
+/// status codes that the endpoint may return for a request although the request matches the schemas. One of these codes
+/// is 422, which reports errors that a schema cannot express, such as lists of different lengths.
 const CONFIG: &str = r#"
 [parameters]
 "path.name" = "FILTER"

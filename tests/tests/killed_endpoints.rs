@@ -1,10 +1,13 @@
 //! Tests of the Redis and HTTP endpoints in which nodes are killed before they have sent all of their replies. In some
 //! rounds, the test kills the node of the endpoint itself, and in others another node of the cluster.
 //!
-//! Three producers send the same events at the same time, each with its own idempotency keys. They send pipelines of
-//! commands whose replies all differ, so that a lost or misplaced reply is noticed. If an event is undecided or gets no
-//! reply, its producer sends it again with the same key. At the end, all replies must satisfy the consistency rules of
-//! the simulation. The trait [`Pipeline`] adapts the test to the protocol of each endpoint.
+//! Three producers send the same events at the same time, each with its own idempotency keys. If an event is undecided
+//! or gets no reply, its producer sends it again with the same key. At the end, all replies must satisfy the
+//! consistency rules of the simulation.
+//!
+//! Each producer sends several commands at once, as a pipeline. All replies to a pipeline differ from each other, so
+//! that the test notices if a reply is lost or belongs to another command. The trait [`Pipeline`] adapts the test to
+//! the protocol of each endpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -65,8 +68,9 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Four commands that a producer sends together. One of them observes events with an idempotency key. The expected
-/// replies of the others are known, so they show whether every reply arrives in the right place.
+/// Four commands that a producer sends together. The first command observes events with an idempotency key. The
+/// expected replies of the other three commands are known in advance, so they show whether every reply arrives in the
+/// right place.
 pub(crate) struct Group {
     pub(crate) command: u64,
     /// Number of the producer.
@@ -98,13 +102,18 @@ pub(crate) fn item(event: u64) -> String {
     format!("event-{event:040}")
 }
 
-/// Connection of a producer, which sends groups of four commands. The first command observes the events of the group
-/// with an idempotency key, and the second looks up the first of these events. The third command observes the event
-/// [`Group::own`], which no other group has, and the fourth looks up [`Group::never`], which is never recorded. The
-/// methods return `None` when the connection has ended.
+/// Connection of a producer, which sends groups of four commands:
+///
+/// - The first command observes the events of the group with an idempotency key.
+/// - The second command looks up the first of these events.
+/// - The third command observes the event [`Group::own`], which no other group contains.
+/// - The fourth command looks up the event [`Group::never`], which is never recorded.
+///
+/// A method returns `None` if the connection has ended.
 pub(crate) trait Pipeline: Sized + Send {
-    /// Number of commands in a pipeline that have no final verdict yet. A pipeline is longer than what the endpoint
-    /// reads at once, so the first replies arrive while later commands are still waiting.
+    /// Number of commands in a pipeline for which the producer has no final verdict yet. A pipeline has more bytes than
+    /// the endpoint reads at once. The first replies therefore arrive while later commands are still waiting to be
+    /// read.
     const COMMANDS: usize;
     /// Number of commands in a pipeline that already have a verdict.
     const AGAIN: usize;

@@ -51,9 +51,10 @@ fn records_out_of_order_within_the_lateness_are_judged_exactly() {
     assert_eq!(counts(&ran.ok().report()), [4, 2, 2, 0, 0]);
 }
 
-/// Checks a record that arrives later than the lateness allows and therefore gets a wrong verdict. Its key occurred
-/// less than an hour before it. But the record is judged as if it were at the limit of the lateness, and at that time
-/// the earlier occurrence had already left the window of an hour. The report must explain this.
+/// Checks a record that is later than the lateness allows and therefore gets a wrong verdict. The record repeats a key
+/// that occurred less than an hour earlier, so it should be a duplicate. But the filter judges the record as if it were
+/// only as late as the lateness allows. At that later time, the first occurrence has already left the window of an
+/// hour. The report must explain this.
 #[test]
 fn what_comes_later_than_the_lateness_allows_is_counted_and_explained() {
     let times = [("a", NOW_S - 5000), ("z", NOW_S), ("a", NOW_S - 1500)];

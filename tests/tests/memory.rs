@@ -57,9 +57,9 @@ fn a_run_takes_its_filter_and_at_most_64_mebibytes() {
     assert!(peak <= filter_bytes + ALLOWANCE_BYTES, "{peak} bytes with a filter of {filter_bytes}");
 }
 
-/// Regression test. With a filter of a gigabyte, a single record took eight seconds, because each tick of the clock
-/// visited all cells. The test measures memory instead of time, because times depend on the machine: cells that are
-/// never visited occupy no memory.
+/// Regression test for filters with much memory. In a filter of a gigabyte, a single record took eight seconds, because
+/// each tick of the clock visited all cells. The test measures memory and not time, because times depend on the
+/// machine. If the filter visits only the cells that it needs, all other cells occupy no memory.
 #[test]
 fn a_record_goes_through_no_more_of_a_large_filter_than_it_needs() {
     for kind in ["generations", "timing"] {

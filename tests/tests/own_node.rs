@@ -28,9 +28,9 @@ impl OwnNode {
         Self::start_of(Folder::new(), environment, name, settings)
     }
 
-    /// Starts a node in an existing folder. Its subfolder `data` must be missing or empty, so that the node starts for
-    /// the first time. If `data` contains the file `new-node`, the node starts without the flag `--create`, because
-    /// this file permits a new node as well.
+    /// Starts a new node in an existing folder, whose subfolder `data` must be missing or empty. A new node needs a
+    /// permission to start without data, which is usually the flag `--create`. If `data` contains only the file
+    /// `new-node`, this file is the permission, and the flag is left out.
     pub(crate) fn start_in(folder: Folder, name: &str, settings: &str) -> Self {
         Self::start_of(folder, Vec::new(), name, settings)
     }

@@ -1,7 +1,7 @@
 //! Runs Python programs with packages from the registry.
 //!
-//! If Python is not installed or its package registry cannot be reached, a test that needs it prints a notice and is
-//! skipped. A Python program that hangs is ended.
+//! A test that needs Python is skipped with a notice if Python is not installed, or if the registry of Python packages
+//! cannot be reached. A Python program that hangs is ended.
 
 use std::process::{Command, Output, Stdio};
 

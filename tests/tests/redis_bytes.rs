@@ -270,8 +270,9 @@ fn resident_kib(endpoint: &RedisEndpoint) -> u64 {
     resident.split_whitespace().next().and_then(|text| text.parse().ok()).expect("a number")
 }
 
-/// Regression test. After many clients had sent commands without reading the replies, the node kept 400 MiB of memory
-/// until it ended, although it had freed all of this memory.
+/// Regression test for memory that is freed but not returned to the operating system. Many clients sent commands
+/// without reading the replies. In an earlier version, the node freed the memory of these replies, but its process kept
+/// 400 MiB until it ended.
 #[test]
 fn memory_of_a_burst_is_given_back() {
     const BURST_KIB: u64 = 48 << 10;

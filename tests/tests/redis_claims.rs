@@ -223,10 +223,12 @@ fn a_fence_of_another_filter_spoils_no_confirm_beside_it() {
     assert_eq!(ask(client, "SISMEMBER jobs job:1"), Ok(1));
 }
 
-/// Regression test. After a graceful restart of a filter with claims, `SET NX` replied nil for keys that no client had
-/// ever used, and `EXISTS` counted them, so consumers dropped their events. This lasted for 15 s, the longest lease of
-/// the filter. The cause was that the new head node could not know which keys its predecessor had granted, and reported
-/// all of them as held.
+/// Regression test for lost events. After a graceful restart of a node, `SET NX` replied nil for keys that no client
+/// had ever used, and `EXISTS` counted these keys, so consumers dropped their events. This lasted for 15 s, the longest
+/// lease of the filter.
+///
+/// The cause was that the new head node (the node that decides an event) could not know which keys its predecessor had
+/// granted to consumers. It therefore reported all keys as held.
 #[test]
 fn after_a_restart_keys_that_nobody_has_named_are_not_called_seen() {
     let mut endpoint = RedisEndpoint::open(MAPPED);
@@ -246,12 +248,12 @@ fn after_a_restart_keys_that_nobody_has_named_are_not_called_seen() {
     }
 }
 
-/// Regression test. With `claim = "on-expiry-confirm"`, the endpoint confirms claims some time after the command. A
-/// client set 300 keys with `SET NX`, and the node was stopped with SIGTERM. After the restart, all keys were new,
-/// although `safe-to-stop` had reported that nothing would be lost: the endpoint had dropped the claims that it had not
-/// confirmed yet.
+/// Regression test for claims that were lost at a restart. With `claim = "on-expiry-confirm"`, the endpoint confirms a
+/// claim some time after the command. When the node was stopped with SIGTERM, the endpoint dropped the claims that it
+/// had not confirmed yet. 300 keys that a client had set with `SET NX` were therefore new after the restart, although
+/// `safe-to-stop` had reported that nothing would be lost.
 #[test]
-fn a_endpoint_that_closes_confirms_what_it_has_still_to_confirm() {
+fn an_endpoint_that_closes_confirms_what_it_has_still_to_confirm() {
     let rule = "[[redis.filter]]\nname = \"jobs\"\nclaim = \"on-expiry-confirm\"\n";
     let mut endpoint = RedisEndpoint::open(&format!("{rule}{MAPPED}"));
     endpoint.form("");

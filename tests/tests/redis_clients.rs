@@ -25,8 +25,8 @@ const NODE: Build =
 const GO: Build =
     Build { language: "go", fetch: &["go", "mod", "download"], build: &["go", "build", "-o", "bin/", "./..."] };
 
-/// Build steps for Java programs. Maven only fetches the dependencies, and `javac` compiles the program. Maven could
-/// also compile it, but its compiler plugin would be a further dependency to fetch.
+/// Build steps for Java programs. Maven fetches the dependencies, and then `javac` compiles the program. Maven does not
+/// compile the program itself, because for that it would have to fetch its compiler plugin as a further dependency.
 const JAVA: Build = Build {
     language: "java",
     fetch: &["mvn", "-q", "-B", "dependency:copy-dependencies"],
@@ -46,8 +46,8 @@ const JAVA: Build = Build {
 };
 
 /// Build steps for the Spring program, which uses the version of lettuce that Spring depends on. The lint `classfile`
-/// of `javac` is switched off, because it warns about annotations in Spring's classes whose definitions are not among
-/// the dependencies.
+/// of `javac` is switched off. This lint warns about annotations in Spring's classes, because the definitions of these
+/// annotations are not among the dependencies.
 const SPRING: Build = Build {
     language: "spring",
     fetch: JAVA.fetch,

@@ -1,5 +1,6 @@
-//! Replays the commands that six client libraries send when they connect, byte by byte. The order of the commands is
-//! taken from the source code of each library. The test checks the replies that the library needs to continue.
+//! Replays the commands that six client libraries send when they connect, byte by byte. The commands and their order
+//! are taken from the source code of each library. The test checks those replies without which the library would not
+//! continue.
 //!
 //! Like most client libraries, the test sends all commands of a handshake at once. If the endpoint left out a reply or
 //! sent an additional one, all later replies would be assigned to the wrong commands, and the test would fail.

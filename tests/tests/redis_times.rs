@@ -1,9 +1,9 @@
-//! Tests of keys with a time to live, set at the Redis endpoint of a real node. The tests cover every filter kind and
-//! every type of clock that supports such keys. They also stop and kill the node.
+//! Tests of keys with a time to live, which clients set at the Redis endpoint of a real node. The tests cover every
+//! filter kind and every type of clock that supports such keys, also while the node is stopped or killed.
 //!
-//! The test looks up all keys again and again and compares the replies with an exact model, which knows when each key
-//! was set and for how long. A key must be known until its time has passed. Two ticks of the filter after that, it must
-//! have been forgotten.
+//! The test looks up all keys again and again and compares the replies with an exact model. The model knows when each
+//! key was set and its time to live. The filter must know a key until the time to live has passed, and must have
+//! forgotten the key two ticks of the filter later.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -136,7 +136,7 @@ fn look(client: &mut Connection, keys: &mut [Key]) -> Option<()> {
     Some(())
 }
 
-/// Regression test. The time to live of some keys was ignored without an error, so `SET k 1 NX EX 2` was still
+/// Regression test for ignored times to live. For example, `SET k 1 NX EX 2` returned no error, but the key was still
 /// remembered after 4 s. This happened in filters whose nodes stamp events, and in filters whose events may come late.
 #[test]
 fn keys_are_there_for_their_own_time_on_every_kind_and_clock() {
@@ -247,9 +247,9 @@ fn times_that_a_filter_cannot_keep_are_refused() {
     assert_eq!(ask(client, "EXPIRE k:2 60"), Ok(0), "it is not there");
 }
 
-/// Regression test. Clients send `EXPIRE` after `SETNX` in many forms. In some of these forms, the `EXPIRE` failed with
-/// an error, and the key was remembered for the whole window. In a long pipeline, the same happened if the endpoint
-/// received the two commands of a pair in separate reads.
+/// Regression test for pairs of `SETNX` and `EXPIRE`, which clients send in many forms. In some of these forms, the
+/// `EXPIRE` failed with an error, so the key was remembered for the whole window. In a long pipeline, this also
+/// happened if the endpoint received the two commands of a pair in separate reads.
 #[test]
 fn expire_behind_setnx_counts_in_every_shape() {
     let endpoint = RedisEndpoint::open("[[redis.prefix]]\nmatch = \"shapes:\"\nfilter = \"shapes\"\n");
@@ -295,8 +295,9 @@ fn expire_behind_setnx_counts_in_every_shape() {
     assert_eq!(ask(client, "EXISTS shapes:e shapes:f"), Ok(2), "keys without a time stay for the window");
 }
 
-/// Regression test. If the prefix of a key was mapped to several filters, the key could be new twice. Each command
-/// chose one of the filters by its time to live and did not look the key up in the others.
+/// Regression test for keys whose prefix is mapped to several filters. In an earlier version, each command chose one of
+/// these filters by its time to live, and did not look the key up in the others. The same key could therefore be new
+/// twice.
 #[test]
 fn a_key_of_several_filters_is_new_once() {
     let prefixes = ["short", "long"].map(|name| format!("[[redis.prefix]]\nmatch = \"k:\"\nfilter = \"{name}\"\n"));

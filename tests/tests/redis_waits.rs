@@ -130,8 +130,9 @@ fn the_endpoint_confirms_claims_in_time_while_the_nodes_of_others_are_away() {
     nodes[2].signal(Signal::SIGCONT);
 }
 
-/// Checks the limit on the size of a transaction's replies. When the limit is reached, each further command must get an
-/// error which says that it was not executed. The command must in fact not have been executed.
+/// Checks the limit on the size of a transaction's replies. When the replies reach the limit, each further command of
+/// the transaction must get an error which says that the command was not executed. The test also checks that none of
+/// these commands was in fact executed.
 #[test]
 fn a_transaction_with_too_many_replies_tells_each_command_what_became_of_it() {
     const COMMANDS: usize = 40;

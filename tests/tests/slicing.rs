@@ -42,9 +42,12 @@ fn sliced_filters_keep_the_bound_and_miss_nothing() {
     }
 }
 
-/// Checks windows that are counted in events. A slice that counted only its own events would have another window than
-/// the whole filter. Slicings that divide the events are therefore rejected for such windows. In this test, the key X
-/// occurred nine records ago, so it is still within a window of ten events.
+/// Checks windows that are counted in events. The window must count the events of the whole filter, but a slice that
+/// holds only a part of the events cannot count the others. Slicings that divide the events are therefore rejected for
+/// such windows.
+///
+/// In this test, the key X occurs twice, nine records apart. The second X must be a duplicate, because it is still
+/// within a window of ten events.
 #[test]
 fn windows_of_events_are_those_of_all_events() {
     let between: String = (1000..1008).map(|number| format!("{number}\n")).collect();

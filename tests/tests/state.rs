@@ -240,7 +240,8 @@ fn lookup_needs_a_saved_filter() {
 }
 
 /// Checks that `--verify exact` is rejected if the saved filter contains events of an earlier run. The exact comparison
-/// starts empty with each run, so it would call these events new and report errors that are none.
+/// starts empty in each run and does not know these events. It would therefore call them new, and report the correct
+/// verdicts of the filter as errors.
 #[test]
 fn verify_refuses_a_filter_that_knows_more() {
     let folder = Folder::with("a\n");

@@ -79,9 +79,9 @@ fn nodes(collector: &str) -> Vec<OwnNode> {
     nodes
 }
 
-/// Submits events until all of them are duplicates and all of their slices were asked, and returns them. The filter
-/// uses safe answers, so an event that is called a duplicate has been recorded completely, and later submissions do not
-/// have to wait for it.
+/// Submits new events twice, and returns them when the second verdicts are all duplicates and all slices of the filter
+/// have been asked. The filter uses safe answers: a node replies only when an event is completely recorded. Later
+/// submissions of the returned events therefore do not have to wait for the first ones.
 async fn duplicates(filter: &Filter) -> Vec<String> {
     let deadline = Instant::now() + PATIENCE;
     for attempt in 0.. {

@@ -8,9 +8,10 @@ use crate::local_cluster::{LocalCluster, eventually, is_alive};
 use crate::run::{Folder, example_text, number};
 
 const SITES: [&str; 3] = ["athens", "ioannina", "oslo"];
-/// Flags of a filter without a window and with a very low error rate. The verdicts of two runs can then be compared:
-/// each run has another secret and would have other false positives, but at this rate there are none. Without a window,
-/// times do not matter, so the sites can read their parts of the log one after the other.
+/// Flags of a filter without a window and with a very low error rate, so that the verdicts of two runs are equal. Each
+/// run has another secret, so its false positives would differ from those of another run, but at this rate there are
+/// none. Without a window, the order of times does not matter, so the sites can read their parts of the log one after
+/// the other.
 const FILTER: &str = "--capacity 40k --fpr 0.000000001";
 
 /// Starts a cluster with a node at each of three sites, and divides the sample log into a part for each site.

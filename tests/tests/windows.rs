@@ -176,8 +176,8 @@ fn windows_by_count_keep_their_promise() {
     }
 }
 
-/// Checks records that arrive out of order but within the lateness. If a key occurs twice within the window, its second
-/// occurrence must be a duplicate, even if the more recent of the two records arrived first.
+/// Checks records that arrive out of order but within the lateness. If a key occurs twice within the window, the record
+/// that arrives second must be a duplicate, even if it has the earlier time.
 #[test]
 fn order_does_not_matter_within_the_lateness() {
     let mut random = Random(6);

@@ -18,8 +18,9 @@ use tokio_util::task::TaskTracker;
 
 /// Pause after the operating system has refused to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
-/// Time without traffic after which the operating system sends a keepalive probe to the client's machine. If nine
-/// probes remain unanswered (the default of Linux), the operating system ends the connection.
+/// Time without traffic after which the operating system checks whether the client's machine is still reachable. For
+/// this check, it sends keepalive probes. If nine probes remain unanswered (the default of Linux), the operating system
+/// ends the connection.
 const SILENCE: Duration = Duration::from_secs(60);
 const PROBE_EVERY: Duration = Duration::from_secs(10);
 /// Maximum number of accepted connections that wait for a thread.

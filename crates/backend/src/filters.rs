@@ -24,9 +24,9 @@ const OPEN_MAX: usize = 1024;
 
 /// Maximum number of ticks by which an event may outlive its time to live.
 const LATER_TICKS: u64 = 2;
-/// Tolerance for short times to live, in milliseconds. A filter remembers an event a little longer than its time to
-/// live. The time to live is rejected only if this excess can be longer than both the tolerance and the time to live
-/// itself.
+/// Excess beyond a time to live that is always tolerated, in milliseconds. A filter counts time in ticks, so it
+/// remembers an event a little longer than the event's time to live. A time to live is rejected only if this excess can
+/// be longer than the tolerance and also longer than the time to live itself.
 const LATER_MAX_MS: u64 = 1_000;
 
 /// Filters of a cluster, by name.
@@ -73,8 +73,8 @@ pub struct Asked<'a> {
     pub fences: &'a [Fence],
     /// Operation on the events.
     pub act: Act,
-    /// Time at which the events occurred, in milliseconds since 1970, or the reason why that time is unknown. Filters
-    /// that stamp events on arrival ignore this value.
+    /// Time at which the events occurred, in milliseconds since 1970. If this time is unknown, the value is the reason
+    /// why it is unknown. Filters whose nodes assign the time of an event on arrival ignore this value.
     pub at_ms: Result<u64, Reason>,
     /// Time at which each event occurred, if the events did not occur at the same time. The field `at_ms` has no effect
     /// then.
@@ -84,8 +84,8 @@ pub struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Creates a call for events that all occurred at `at_ms`. The events have no idempotency keys and no fences, and
-    /// the filter remembers them for its window.
+    /// Creates a call for events that all occurred at the time `at_ms`. The new call has no idempotency keys, no fences
+    /// and no time to live. The filter therefore remembers recorded events for its window.
     pub fn new(items: &'a [&'a [u8]], act: Act, at_ms: Result<u64, Reason>) -> Self {
         Self { items, names: &[], fences: &[], act, at_ms, times_ms: &[], ttl_ms: None }
     }
@@ -94,8 +94,9 @@ impl<'a> Asked<'a> {
 /// Way in which a filter applies a time to live.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeptTtl {
-    /// The filter remembers the events for this number of milliseconds. The value is rounded to a whole number of
-    /// ticks, so that events with nearly the same expiry can share a call.
+    /// The filter remembers the events for this number of milliseconds, which is rounded to a whole number of the
+    /// filter's ticks. Events with nearly the same time to live therefore get the same value, and can be sent in one
+    /// call.
     Ms(u64),
     /// The filter remembers the events for its window, which differs from the time to live by at most two ticks.
     Window,
@@ -106,16 +107,17 @@ pub enum KeptTtl {
 /// Answers to the events of a call, in order.
 #[derive(Default)]
 pub struct Answers {
-    /// Verdict for each event. If the operation was a claim, first-seen means that the claim was granted. If it was a
-    /// confirmation or a release, first-seen means that the operation succeeded.
+    /// Verdict for each event. For claims, confirmations and releases, the verdict first-seen has a special meaning:
+    /// the claim was granted, the event was confirmed, or the claim was released.
     pub verdicts: Vec<Verdict>,
     /// Holders of the events, if the operation was a claim.
     pub holds: Vec<Hold>,
 }
 
 impl Answers {
-    /// Marks the granted claims of the events in this range as ended, because their leases have ended. The client must
-    /// not deliver these events, but may claim them again.
+    /// Changes the verdicts of granted claims in this range of events, because the leases of these claims have ended
+    /// before the client could be told. The events become undecided. The client must not deliver them, but may claim
+    /// them again.
     pub fn end_grants(&mut self, events: Range<usize>) {
         let holds = self.holds.get_mut(events.clone()).unwrap_or_default();
         let verdicts = self.verdicts.get_mut(events).unwrap_or_default();
@@ -217,8 +219,9 @@ impl Filters {
         self.open.write().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// Sends a call to the filter with this name. Returns one answer for each event, in order. The call waits for at
-    /// most `wait_max`, if that is given. Events that cannot be submitted are undecided.
+    /// Sends a call to the filter with the name `name`. Returns one answer for each event, in the order of the events.
+    /// If `wait_max` is given, the call waits at most for this time. Events that cannot be submitted to the cluster are
+    /// undecided.
     ///
     /// # Errors
     /// Returns the same errors as [`Client::filter`].
@@ -346,8 +349,9 @@ fn too_coarse(filter: &str, tick_ms: u64) -> String {
     )
 }
 
-/// Converts the answer to a claim into a verdict and a holder. If the claim was granted, it stays in force until its
-/// lease ends. The endpoint keeps the fence of the claim, with which it later confirms or releases the event.
+/// Converts the reply to a claim into a verdict and the holder of the claim. The client library would release a granted
+/// claim when its value is dropped. The endpoint instead keeps the claim in force until its lease ends, and stores the
+/// fence, with which it later confirms or releases the event.
 fn granted(claiming: Claiming) -> (Verdict, Hold) {
     match claiming {
         Claiming::Claimed(claim) => (Verdict::FirstSeen, Hold::Own(claim.deliver().fence)),

@@ -57,18 +57,20 @@ pub trait ClientSession: Send + Sync {
     /// Returns [`Refused`] if the operation is not allowed.
     fn may(&self, verb: FilterVerb, filter: &str, events: u32) -> Result<(), Refused>;
 
-    /// Checks whether the principal may record events of a filter now. The endpoint calls this function before it
-    /// confirms a claim on behalf of a client, because the right may have been revoked since the claim was granted.
-    /// Only the rights of the principal are checked. The credential that the client presented may have expired in the
-    /// meantime, which does not prevent the confirmation.
+    /// Checks whether the principal of this client may still record events of a filter. The endpoint calls this
+    /// function before it confirms a claim on behalf of the client, because the right may have been revoked since the
+    /// claim was granted.
+    ///
+    /// The check concerns only the rights of the principal. An expired credential of the client does not prevent the
+    /// confirmation, because the credential was valid when the client made the claim.
     ///
     /// # Errors
     /// Returns [`Refused`] if the confirmation is not allowed.
     fn may_confirm(&self, filter: &str) -> Result<(), Refused>;
 
-    /// Returns whether the user may know that a filter exists. The endpoint uses this function to filter lists. The
-    /// result is not written to the audit log, because a request for a list is never denied: the list only contains
-    /// fewer filters.
+    /// Returns whether the user may know that a filter exists. The endpoint uses this function to remove filters from
+    /// lists that it shows to the user. A missing right only shortens the list and does not cause an error, so the
+    /// result is not written to the audit log.
     fn sees(&self, filter: &str) -> bool;
 
     /// Creates a filter without a window. The filter can be used when the future completes.

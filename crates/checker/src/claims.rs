@@ -1,6 +1,6 @@
-//! What consumers know about the events that they claimed, in simulated time. The history of a run also contains a
-//! claim as calls. The claim itself counts as a lookup, whose verdict is first-seen if the claim was granted. A
-//! confirmation of the claim counts as a submission.
+//! Records of what consumers know about the events that they claimed, in simulated time. In addition to such a record,
+//! the history of a run contains the calls of each claim. The request of the claim is recorded as a lookup, whose
+//! verdict is first-seen if the claim was granted. A confirmation of the claim is recorded as a submission.
 //!
 //! This module contains plain data.
 

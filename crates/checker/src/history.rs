@@ -354,8 +354,8 @@ pub struct History {
     /// simulated microseconds. A hang is listed only if every slice has a complete copy on another node, because only
     /// then can another node give verdicts.
     pub hangs: Vec<(u64, u64)>,
-    /// Ends of processes whose disks were full. Until the end of such a process, its node answers lookups from memory.
-    /// Afterwards, all data is lost that the disk had not written.
+    /// Ends of processes whose disks were full. Until its process ends, the node answers lookups from memory, so it
+    /// also finds events that its disk has not written. When the process ends, these events are lost.
     pub lost_while_full: Vec<EndOnFullDisk>,
     /// Times from when to when the clock of a node was wrong, in simulated microseconds.
     pub wrong_clocks: Vec<(u64, u64)>,
@@ -369,9 +369,8 @@ pub struct History {
     pub cells: CellsRead,
     /// Slices of which one copy lacked at the end what another copy had.
     pub lagging: Vec<u32>,
-    /// Wrong reports of readiness, in which a node reported that it is ready although it lacked events. Each entry
-    /// contains the time in simulated microseconds, the node, and a slice of which the node lacked something that
-    /// another copy had.
+    /// Reports of nodes that they were ready although they lacked events. Each entry contains the time of the report in
+    /// simulated microseconds, the node, and a slice of this node that lacked something that another copy had.
     pub ready_without: Vec<(u64, usize, u32)>,
     /// Number of copies that have begun to move.
     pub moves_begun: u64,
@@ -414,10 +413,10 @@ impl History {
         call.returned_us.is_some_and(|returned_us| returned_us < self.first_attempt_us(other))
     }
 
-    /// Returns for how long the event of two calls is certainly remembered, in milliseconds. The result depends on
-    /// which of the two calls recorded the event, because each call may set its own time to live. If one call had
-    /// returned before the other was first sent, the earlier call recorded it. Otherwise either call may have recorded
-    /// it, so the shorter time is returned.
+    /// Returns for how long an event that two calls submitted is certainly remembered, in milliseconds. Each of the two
+    /// calls may set its own time to live, so the result depends on which call recorded the event. If one call returned
+    /// before the other was first sent, the earlier call recorded the event. Otherwise either call may have recorded
+    /// it, so the function returns the shorter time.
     fn recorded_for_ms(&self, first: &Call, second: &Call) -> u64 {
         let ttl_ms = if self.precedes(first, second) {
             first.ttl_ms
@@ -453,8 +452,8 @@ impl History {
     }
 
     /// Returns whether an event that `recorder` may have recorded may still be known when `asker` asks about it. If
-    /// producers stamp the events, a recorded event with a later time is always still known, however much later its
-    /// time is. The reason is that an event that arrives late finds everything that was recorded before it.
+    /// producers stamp the events and the event of `recorder` has a later time than the event of `asker`, it is always
+    /// still known, because an event that arrives late finds everything that was recorded before.
     pub fn may_be_known(&self, recorder: &Call, asker: &Call) -> bool {
         let window_at_most_ms = match recorder.ttl_ms {
             Some(ttl_ms) => ttl_ms.saturating_add(self.promises.ttl_rounding_ms),
@@ -476,9 +475,9 @@ impl History {
         self.promises.leaves_answer_alone && call.degraded
     }
 
-    /// Returns whether other sites may not know an event yet when `lookup` begins. That is possible if a leaf alone has
-    /// called the event first-seen, because the leaf reports the event to the root only later. If the node of the leaf
-    /// ends before it has reported the event, the other sites never learn of it.
+    /// Returns whether an event that `call` has recorded may still be unknown at other sites when `lookup` begins. That
+    /// is possible if a leaf has called the event first-seen on its own, because the leaf reports such an event to the
+    /// root later. If the leaf's node ends before the report, the other sites never learn of the event.
     pub fn may_be_unknown_elsewhere(&self, call: &Call, lookup: &Call) -> bool {
         let began_us = self.first_attempt_us(call);
         let is_settling = lookup.began_us < self.settled_us;
@@ -491,9 +490,9 @@ impl History {
         self.outages.iter().any(|outage| outage.may_hide_from(lookup))
     }
 
-    /// Returns whether `recorder` may have recorded an event that `asker` found, although the record was lost with a
-    /// node afterwards. In that case, `recorder` was still in progress when the record was lost, so its client sent the
-    /// event again and may have got a different verdict.
+    /// Returns whether `asker` may have found an event because `recorder` had recorded it, although this record was
+    /// then lost with a node. This is only possible if `recorder` was still in progress at the time of the loss. Its
+    /// client then sent the event again, and may have got a different verdict.
     pub(crate) fn may_have_recorded_in_vain(&self, recorder: &Call, asker: &Call) -> bool {
         !recorder.is_lookup
             && recorder.began_us < asker.returned_us.unwrap_or(0)
@@ -511,10 +510,12 @@ impl History {
         answering.all(|other| Some(other) == first)
     }
 
-    /// Returns whether an event may be called first-seen by `later` after it was called a duplicate. This is allowed
-    /// only if no call got first-seen for the event and its recording may have been abandoned half-way. Two changes of
-    /// the view are necessary for that: one between the begin of the recording and the verdict `duplicate`, and another
-    /// one afterwards.
+    /// Returns whether the call `later` may get first-seen for an event that was called a duplicate before. This is
+    /// allowed only if the recording of the event may have been abandoned half-way, which requires the following:
+    ///
+    /// - No call got first-seen for the event.
+    /// - The view of the nodes changed between the begin of the recording and the verdict duplicate.
+    /// - The view changed again between the duplicate and the end of the call `later`.
     pub(crate) fn may_be_denied(&self, recorders: &[&Call], duplicate: &Call, later: &Call) -> bool {
         let began_us = recorders.iter().map(|call| call.began_us).min().unwrap_or(duplicate.began_us);
         recorders.iter().all(|call| !call.won())

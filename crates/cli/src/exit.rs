@@ -22,8 +22,9 @@ pub enum Ended {
     AtEnd,
     /// A signal stopped the run.
     Stopped,
-    /// The run was refused because its flags, or output files of an earlier run, do not fit the input. No record was
-    /// judged and nothing was written, so the run has no results to report or save.
+    /// The run was refused before it judged a record or wrote anything. The reason is that its flags, or the output
+    /// files of an earlier run, do not fit the input. Such a run has no results, so no report is printed and no state
+    /// is saved.
     Refused(anyhow::Error),
     /// Reading the input failed. All records before the failure were written.
     Input(anyhow::Error),
@@ -56,9 +57,9 @@ impl Ended {
         matches!(self, Self::Stopped)
     }
 
-    /// Returns the exit code of the run. `left` is the result of writing the saved state and the report after the run.
-    /// `is_unclean` is true if the run must fail although it reached the end of the input, for example because a record
-    /// could not be judged in a run with `--strict`.
+    /// Returns the exit code of the run. `left` is the result of the work after the last record, which is writing the
+    /// saved state and the report. `is_unclean` is true if the run must fail although it has read its whole input. For
+    /// example, a run with `--strict` fails if a record could not be judged.
     ///
     /// # Errors
     /// Returns the error that ended the run, or else the error of writing the state and the report. If both failed,

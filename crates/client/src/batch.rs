@@ -87,8 +87,8 @@ pub struct Ttl {
 /// Events of one call. The answers are in the order of the events. A reference to a list of keys converts to a batch
 /// without options.
 ///
-/// A call may have any number of events. The client splits a large call into several batches, and sends the next
-/// batches before the first has been answered.
+/// A call may have any number of events. The client splits a large call into several batches, and does not wait for the
+/// reply to one batch before it sends the next.
 ///
 /// ```
 /// use firstseen_client::{Batch, Client, Verdict};
@@ -168,9 +168,11 @@ impl<'a> Batch<'a> {
         Self::of(Keys::Hashed(hash))
     }
 
-    /// Sets the time at which each event occurred, in milliseconds since 1970. The list may be longer than the list of
-    /// keys. The additional entries are the times of later events, which help the filter to judge unusual times: the
-    /// filter accepts a time far ahead of the others only if later times or the time of day confirm that time.
+    /// Sets the time at which each event occurred, in milliseconds since 1970.
+    ///
+    /// The list of times may be longer than the list of keys. The additional entries are the times of events that
+    /// follow this batch in the input. They help the filter to recognise wrong times: the filter accepts a time that is
+    /// far ahead of all earlier times only if later events, or the time of day, confirm it.
     ///
     /// ```
     /// # use firstseen_client::{Batch, Client, Verdict};
@@ -207,9 +209,11 @@ impl<'a> Batch<'a> {
     }
 
     /// Sets a time to live for all events of the batch, which replaces the filter's window. The filter remembers an
-    /// event for at least the time to live, and for at most two units of its window longer. If the filter has already
-    /// recorded an event, the expiry of that event does not change. The client derives the times of the events from
-    /// [`Ttl::now_ms`].
+    /// event for at least the time to live, and for at most two units of its window longer.
+    ///
+    /// If the events of the filter carry times, the client derives their times from [`Ttl::now_ms`], so the batch needs
+    /// no list of times. The time to live applies only to events that are new: if the filter has already recorded an
+    /// event, the expiry of that event does not change.
     ///
     /// ```
     /// # use firstseen_client::{Batch, Client, Ttl, Verdict};

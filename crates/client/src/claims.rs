@@ -39,9 +39,9 @@ pub enum Claiming {
 pub enum Confirming {
     /// The event is recorded, so no consumer receives it again.
     Confirmed,
-    /// Reason why the caller no longer holds the event. A confirmation whose reply was lost and that is retried can
-    /// return [`Lost::Recorded`], because the first attempt has already recorded the event. A caller that has delivered
-    /// the event can therefore treat [`Lost::Recorded`] as success.
+    /// The caller no longer holds the event, for the given reason. A caller that has delivered the event can treat the
+    /// reason [`Lost::Recorded`] as success. This reason can occur if the reply to an earlier attempt was lost: that
+    /// attempt has recorded the event, and the retry finds it recorded.
     LeaseLost(Lost),
     /// The cluster could not decide. The caller can confirm again, or leave the event to the consumer that claims it
     /// after the lease has ended.
@@ -151,9 +151,9 @@ impl Drop for Claim {
 }
 
 impl Delivery {
-    /// Returns the remaining time of the lease by the caller's clock. The lease starts when the client first sends the
-    /// claim. The result is shorter than the rest of the lease by one 64th of the whole lease, because the clocks of
-    /// the client and the node may run at different speeds.
+    /// Returns the remaining time of the lease, as measured by the caller's clock from the moment at which the client
+    /// first sent the claim. The result is shortened by one 64th of the whole lease as a safety margin, because the
+    /// clocks of the client and of the node may run at different speeds.
     ///
     /// ```
     /// # use firstseen_client::{Client, Claiming};
@@ -237,10 +237,13 @@ impl Held {
 }
 
 impl Filter {
-    /// Claims an event for at most the duration of `lease`. If nodes are unreachable, the client retries for up to half
-    /// of the lease, and after that the event is undecided. If the nodes have no space for another claim, the client
-    /// does not retry, and the event is undecided at once. A caller that drops the future before the answer arrives
-    /// does not cancel the claim: if the claim is granted, it stays in force until its lease ends.
+    /// Claims an event for at most the duration of `lease`.
+    ///
+    /// If nodes are unreachable, the client retries for up to half of the lease, and after that the event is undecided.
+    /// If the nodes have no space for another claim, the event is undecided at once.
+    ///
+    /// A caller that drops the future before the answer arrives does not cancel the claim. If the claim is granted, it
+    /// stays in force until its lease ends.
     ///
     /// # Errors
     /// Returns [`CallError`] if events of this filter cannot be claimed, or if the filter does not allow so long a
@@ -292,8 +295,9 @@ impl Filter {
         self.claim_all(batch.into(), lease).await
     }
 
-    /// Records many events that were delivered. Each event is identified by its key and by the fence of its claim. A
-    /// consumer that was restarted uses this function to confirm the events that it delivered before the restart.
+    /// Records many events that were delivered. The caller identifies each event by its key and by the fence of its
+    /// claim, so it needs no [`Claim`] value. A restarted consumer can therefore confirm the events that it delivered
+    /// before the restart.
     ///
     /// # Errors
     /// Returns [`CallError`] if the request could not be submitted, for example because another filter granted one of
@@ -396,9 +400,9 @@ impl Filter {
         }
     }
 
-    /// Confirms or releases claimed events. If the filter was altered, several filters share its name. The requests
-    /// then start at the filter that granted the oldest of the fences, because that filter knows which client holds the
-    /// events.
+    /// Confirms or releases claimed events. If an administrator has altered the filter, several filters share its name,
+    /// and each of them may have granted some of the claims. The function therefore sends the request first to the
+    /// filter that granted the oldest claim. The newer filters then receive the events that this filter does not know.
     async fn by_fences(
         &self,
         operation: Operation,

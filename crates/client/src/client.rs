@@ -116,10 +116,11 @@ impl Client {
         Ok(Filter::new(core, registry.clone()))
     }
 
-    /// Waits until this client has no queued or in-flight events. A program should call this function before it exits.
-    /// Otherwise, events whose verdicts the program does not await, and releases of dropped claims, may never reach the
-    /// cluster. Returns `true` if the client became idle within the given time, and `false` otherwise. New calls wait
-    /// until the flush has ended.
+    /// Waits until this client has no queued or in-flight events. Returns `true` if the client reached this state
+    /// within the given time, and `false` otherwise. New calls wait until the flush has ended.
+    ///
+    /// A program should call this function before it exits. Otherwise, events whose verdicts the program does not
+    /// await, and releases of dropped claims, may never reach the cluster.
     ///
     /// ```
     /// # use firstseen_client::{Client, Claiming};

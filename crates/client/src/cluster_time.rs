@@ -1,9 +1,11 @@
 //! Time of day of the client: the time of this machine or the time that a node has reported, whichever is later.
 //!
-//! If the clock of the client's machine is behind, the correct time of an event that occurs now would look like a time
-//! in the future. The client therefore also uses the time of day that a node has sent, plus the time that has elapsed
-//! since the node sent it. The client measures the elapsed time with the monotonic clock. If the machine's time of day
-//! has advanced further than the monotonic clock, as happens during sleep, the client uses the time of day instead.
+//! The client uses the time of a node because the clock of the client's own machine may be behind. With such a clock,
+//! the correct time of an event that occurs now would look like a time in the future.
+//!
+//! To know the time of a node at any moment, the client adds the time that has elapsed since it received the node's
+//! message. It measures the elapsed time with the monotonic clock. The monotonic clock may stand still while the
+//! machine sleeps, so if the machine's time of day has advanced further, the client uses that advance instead.
 //!
 //! The time of day that the client uses is never earlier than the machine's own time.
 

@@ -81,10 +81,12 @@ pub enum FilterError {
         /// Names of the places in the tree, one for each level of the tree.
         there: Vec<String>,
     },
-    /// The filter is part of a tree, but the client has no site setting that assigns it to a leaf of the tree. In this
-    /// tree, a duplicate that an upper level finds counts only if a leaf also knows the event. If the client sent
-    /// events directly to an upper level, no leaf would know them, and all of their duplicates would be taken for false
-    /// positives. Each producer must therefore send its events to a leaf.
+    /// The filter is part of a tree whose producers must each send their events to a leaf, but the client has no site
+    /// setting that assigns it to a leaf.
+    ///
+    /// In this tree, a duplicate that an upper level finds counts only if a leaf also knows the event. If the client
+    /// sent its events directly to an upper level, no leaf would know them, and the tree would treat all of their
+    /// duplicates as false positives.
     #[error(
         "the tree of filter `{name}` checks in the leaves what it finds above them, so every producer names a leaf; {}",
         filters_there(.leaves)

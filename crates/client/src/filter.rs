@@ -66,16 +66,17 @@ pub struct FilterInfo<'a> {
     pub needs_times: bool,
     /// Longest lease that a claim may ask for. `None` means that events of this filter cannot be claimed.
     pub lease_max: Option<Duration>,
-    /// Numbers of the filters whose claims this handle can confirm. The list contains the current filter and the
-    /// filters that had the same name before an administrator altered the definition.
+    /// Range of filter ids whose claims this handle can confirm. The range contains the id of the current filter and
+    /// the ids of the filters that had the same name before an administrator altered the definition.
     pub granted_by: RangeInclusive<FilterId>,
 }
 
 /// Health of a filter, and counts of the answers that this client has received from the filter so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterStatus {
-    /// Slices of the filter that cannot answer at the moment. These slices are the reason why events are undecided with
-    /// [`Reason::SlicesDown`]. The value also shows whether the slices can return, or whether waiting is useless.
+    /// Slices of the filter that cannot answer at the moment. While slices are missing, events that need them are
+    /// undecided with [`Reason::SlicesDown`]. The value also shows whether the missing slices can return, or whether
+    /// waiting for them is useless.
     pub missing: MissingSlices,
     /// Names of the nodes that own slices of this filter and are marked down in the cluster map. Calls that need these
     /// slices wait until the nodes return.
@@ -397,9 +398,11 @@ impl Filter {
         Ok(answered.answers.into_iter().map(|answer| answer.decision).collect())
     }
 
-    /// Sends many events to the filter `first`. After an alteration, the filters that replaced `first` receive the
-    /// events that `first` no longer answers. If the operation claims events, the result also tells who holds each
-    /// event. If the operation confirms or releases events, `fences` has one entry for each event.
+    /// Sends many events to the filter `first` and returns the answers. If `first` has been altered and does not know
+    /// some of the events, the client sends these events to the filter that replaced `first`.
+    ///
+    /// If the operation claims events, the result also tells who holds each event. If the operation confirms or
+    /// releases events, `fences` has one entry for each event.
     pub(crate) async fn ask(
         &self,
         first: &Arc<FilterCore>,
@@ -453,9 +456,11 @@ impl Filter {
         Ok(answered)
     }
 
-    /// Sends many events, or the single event of a traced call, to one filter. Returns the answers, and the deadline of
-    /// the part of the call that ends last. The client splits a large call into parts. All parts end at `until`; if
-    /// `until` is `None`, each part has the client's usual deadline.
+    /// Sends the events of one call to one filter, in several parts if the call is large. Returns the answers, and the
+    /// latest deadline of all parts.
+    ///
+    /// Every part has the deadline `until`. If `until` is `None`, the usual deadline of the client applies, counted
+    /// from the moment at which the client begins to queue the part.
     async fn ask_many(
         &self,
         filter: &Arc<FilterCore>,

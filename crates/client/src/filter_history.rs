@@ -2,12 +2,13 @@
 //! over the name, and the old filter continues to exist until its events have expired. Until then a call queries both
 //! filters, the older one first.
 //!
-//! The older filter of a chain still recognises the events that it has recorded, but records no new events. All other
-//! events go to the filter that replaced it. The client handles this transition, so a program does not notice that two
+//! The older of two filters in a chain still recognises the events that it has recorded, but it records no new events.
+//! The newer filter records all other events. The client handles this transition, so a program does not notice that two
 //! filters share the name.
 //!
-//! A filter of the chain is queried only if its predecessor does not know the event or no longer exists. The common
-//! case is a chain with one filter, where the only cost is one additional flag check for each call.
+//! A call queries a filter of the chain only if the preceding filter does not know the event or no longer exists. Most
+//! filters have never been altered, so their chain has only one filter. For them, the chain costs one flag check in
+//! each call.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -90,10 +91,12 @@ impl<Filter> FilterHistory<Filter> {
         let _ = self.root.set(root);
     }
 
-    /// Notes that the cluster map `map` does not contain filter `id`, to which these links belong. If the map contains
-    /// a filter that replaced filter `id`, then filter `id` is gone for good. If the map contains neither filter, this
-    /// client may have lost its rights to both. In that case filter `id` may become visible again, so the client does
-    /// not treat it as gone.
+    /// Notes that the cluster map `map` does not contain filter `id`, to which these links belong. There are two
+    /// explanations, and the map shows which of them is right:
+    ///
+    /// - If the map contains a filter that replaced filter `id`, then filter `id` is gone for good.
+    /// - If the map does not contain a replacement either, this client may have lost its right to see both. The client
+    ///   then does not treat filter `id` as gone, because it may become visible again.
     pub(crate) fn misses(&self, map: &ClusterMap, id: FilterId) {
         self.missing_from.fetch_max(map.version, Ordering::Relaxed);
         if map.follower_of(id, self.origin).is_some() {

@@ -41,9 +41,9 @@ pub(crate) fn all(opened: &Arc<FilterCore>) -> impl Iterator<Item = &Arc<FilterC
 }
 
 impl FilterCore {
-    /// Returns whether an event with this answer must be sent to the filter that replaced this filter. That is
-    /// necessary if this filter has not recorded the event and never will. `asked_by` is the version of the cluster map
-    /// by which the client sent the call.
+    /// Returns whether the client must send an event with this answer to the next filter of the chain, which replaced
+    /// this filter. That is necessary if this filter has not recorded the event and never will. `asked_by` is the
+    /// version of the cluster map that the client used when it sent the event.
     pub(crate) fn passes_on(&self, answer: Answer, asked_by: u64) -> bool {
         match answer.decision {
             Decision::Undecided(Reason::Altered) => true,

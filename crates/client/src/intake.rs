@@ -1,9 +1,9 @@
 //! State that all handles of a filter share: its hash function, its clock, and one queue for each node that owns slices
 //! of the filter.
 //!
-//! The filter's clock advances with each queued event, so events get their places in time in the order in which they
-//! are queued. While few batches are in flight, the client sends each event as soon as possible. Otherwise it collects
-//! events until a batch is full.
+//! Each queued event advances the filter's clock, so the order in which events are queued also determines their places
+//! in time. While few batches are in flight, the client sends each event as soon as possible. While many batches are in
+//! flight, the client collects events until they fill a batch.
 //!
 //! This module does not depend on streams or retries.
 
@@ -255,9 +255,9 @@ impl FilterCore {
         self.local.as_ref().map_or(0, |local| lock(local).hits())
     }
 
-    /// Returns the tick at which an event that occurs now is judged. If the nodes of this filter stamp events on
-    /// arrival, the client computes that tick from the current time. Otherwise the event carries its own time, and the
-    /// function returns `tick` unchanged.
+    /// Returns the tick (place in time) that the client's local memory assigns to an event. If the nodes of this filter
+    /// stamp events on arrival, the client computes the tick from the current time. If events carry their own times,
+    /// the function returns `tick` unchanged.
     pub(crate) fn local_tick(&self, tick: Tick) -> Tick {
         self.local.as_ref().map_or(tick, |local| lock(local).tick(tick, || self.core.present().wall_ms()))
     }
@@ -297,9 +297,9 @@ impl FilterCore {
         }
     }
 
-    /// Advances the filter's clock to `clock_ms`, which is a reading of another clock, if that reading is given.
-    /// Returns the time unit that the filter's clock then shows. Returns `None` if the filter has no clock in this
-    /// client.
+    /// Advances the filter's clock to `clock_ms`, and returns the time unit that the filter's clock then shows.
+    /// `clock_ms` is a time that another clock has shown; if it is `None`, the filter's clock does not change. Returns
+    /// `None` if this client has no clock for the filter.
     pub(crate) fn catch_up(&self, clock_ms: Option<u64>) -> Option<UnitNumber> {
         let mut intake = lock(&self.intake);
         let clock = intake.clock.as_mut()?;
@@ -344,9 +344,9 @@ impl FilterCore {
         Ok(receiver)
     }
 
-    /// Queues the events of a call, starting with the event at index `from`. The caller of this function must have
-    /// reserved queue space for the events. Events that have no valid time, or that no node can decide, are answered at
-    /// once.
+    /// Queues the events of a call, starting with the event at index `from`. The caller must have reserved space for
+    /// the events in the queue. Events that no node can decide, and events without a valid time, are not queued but
+    /// answered at once.
     pub(crate) fn queue_many(self: &Arc<Self>, call: &Arc<ManyCall>, from: u32, events: Events<'_>, asked: Asked) {
         let mut intake = lock(&self.intake);
         self.refresh(&mut intake);
@@ -486,9 +486,9 @@ impl FilterCore {
         (0..intake.lanes.len()).for_each(|number| self.list_if_due(intake, number));
     }
 
-    /// Takes the batch that is due from the queue of one node (a lane). The node accepts at most `events_max` events in
-    /// a batch and at most `batches_max` batches at the same time. Only the node's sender calls this function, so
-    /// batches are sent in the order of their events.
+    /// Takes the next batch from the queue of one node, if that batch is due. The node's limits apply: a batch has at
+    /// most `events_max` events, and at most `batches_max` batches are in flight. Only the task that sends to this node
+    /// calls this function, so batches leave in the order in which their events were queued.
     pub(crate) fn take(self: &Arc<Self>, number: usize, events_max: usize, batches_max: u32) -> Option<DueBatch> {
         let mut intake = lock(&self.intake);
         let clock_ms = intake.clock.as_ref().and_then(WindowClock::now_ms);

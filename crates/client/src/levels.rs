@@ -1,7 +1,7 @@
 //! Client inside a node, which sends events from one level of a tree of filters to the level above or below.
 //!
-//! A node that receives events from another tree level knows only their positions. The events still get the same
-//! guarantees as events that come directly from a producer.
+//! A node that receives events from another tree level knows only their positions, not their keys. The events
+//! nevertheless get the same guarantees as events that come directly from a producer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -51,8 +51,8 @@ impl Levels {
         }
     }
 
-    /// Sends events to another level of the tree. When this function returns, the events are already in the queue, so
-    /// events of consecutive calls keep their order. The returned future waits for the verdicts, for at most
+    /// Sends events to another level of the tree. The events are in the queue when this function returns, so the events
+    /// of consecutive calls keep their order. The function returns a future, which waits for the verdicts for at most
     /// `patience`.
     pub fn climb(&self, climb: Climb, patience: Duration) -> impl Future<Output = Climbed> + Send + use<> {
         let number = climb.number;

@@ -67,8 +67,8 @@ impl<Filter> NodeQueue<Filter> {
         self.queued_events.load(Ordering::Relaxed) == 0
     }
 
-    /// Yields to other tasks that are about to queue events for this node, so that their events can join the next
-    /// batch. The function stops yielding as soon as a turn brings no new events, and after a few turns at the latest.
+    /// Waits briefly so that other tasks can add their events to the next batch for this node. The function yields to
+    /// these tasks until they add no further event, but at most a few times.
     pub(crate) async fn settle(&self) {
         let mut before = 0;
         for _ in 0..TURNS_MAX {

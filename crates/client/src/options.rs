@@ -45,9 +45,9 @@ pub struct ConnectOptions {
     /// Site of this producer. In filters that form a tree, events go to the leaf with this name. Without a site they go
     /// to the root.
     pub site: Option<String>,
-    /// Time after which an event without an answer is `Undecided`, in milliseconds (default 5,000). Until that time,
-    /// the client retries batches that fail. An undecided event with the reason
-    /// [`Reason::Unknown`](crate::Reason::Unknown) may have been recorded.
+    /// Time after which an event without an answer becomes `Undecided`, in milliseconds (default 5,000). Until this
+    /// deadline, the client retries batches that fail. If the reason of an undecided event is
+    /// [`Reason::Unknown`](crate::Reason::Unknown), a node may nevertheless have recorded the event.
     pub deadline_ms: u64,
     /// Maximum number of events that are queued or in flight in this client (default 262,144). When the limit is
     /// reached, calls wait.
@@ -55,9 +55,9 @@ pub struct ConnectOptions {
     /// Maximum number of batches of one filter that one node may leave unanswered (default 16). A node can impose a
     /// lower limit.
     pub inflight_batches_max: u32,
-    /// Number of unanswered batches to one node at which the client stops sending small batches of a filter (default
-    /// 2). Once this number is reached, the client collects further events until they fill a batch, which improves
-    /// throughput.
+    /// Number of unanswered batches to one node at which the client stops sending small batches (default 2). When a
+    /// filter has this number of batches in flight to a node, the client collects further events until they fill a
+    /// batch. Full batches improve the throughput of a busy node.
     pub gathering_batches_max: u32,
     /// Maximum number of events in a batch (default 2,048). A node can impose a lower limit.
     pub batch_events_max: u32,
@@ -76,8 +76,8 @@ pub struct ConnectOptions {
     /// arrive, the audit ends, and its report says so.
     pub audit_keys_max: usize,
     /// Memory, in bytes, in which this client remembers first-seen events of each filter (default 0, which disables the
-    /// memory). If the client submits a remembered event again, it answers `Duplicate` itself and does not ask a node.
-    /// Events with an idempotency key from the caller are always sent to a node.
+    /// memory). If a program submits a remembered event again, the client answers `Duplicate` itself and does not ask a
+    /// node. The client always asks a node about events with an idempotency key from the caller.
     pub local_bytes_max: usize,
     /// Function that returns the trace context of a call, so that the nodes' spans appear in the caller's trace. The
     /// client calls the function once for each call, on the calling task or thread, so the function must not block. If

@@ -1,22 +1,24 @@
 //! Limits the time span of the events that are in flight at once.
 //!
-//! A client limits how far apart in time its in-flight events may be. The reason is that the slices of a group are on
-//! different nodes, each slice has its own clock, and an event advances only the clocks of the slices that it visits.
-//! When a client replays a log, it reads the events much faster than they occurred. If a whole day of the log were in
-//! flight, some clocks could be a day ahead of events that arrive later, and would judge these events as late.
+//! The limit is needed because the slices of a group are on different nodes, each with a clock of its own. An event
+//! advances only the clocks of the slices that it visits, so these clocks can be ahead of the others. When a client
+//! replays a log, it reads the events much faster than they occurred. If a whole day of the log were in flight, some
+//! clocks could be a day ahead of events that arrive later, and would judge these events as late.
 //!
-//! The times of all in-flight events of a filter therefore differ by at most half of the filter's allowed lateness. The
-//! other half remains for events that are out of order in the input. With this limit, every event gets the same verdict
-//! as in a single process. Events that are sent as they occur are always close together in time, so the limit never
-//! delays them.
+//! The times of all in-flight events of a filter therefore differ by at most half of the allowed lateness. The other
+//! half remains for events that are out of order in the input. With this limit, every event gets the same verdict as in
+//! a single process.
+//!
+//! The limit never delays events that are sent as they occur, because their times are always close together.
 //!
 //! An event is delayed only while older events of the same filter have no answer yet.
 
 use firstseen_filter::UnitNumber;
 use firstseen_routing::SlicedDefinition;
 
-/// Tracks the time span of a filter's events that are in flight. Tracking is disabled for a filter that is in no tree
-/// and whose slices share no events, because the clocks of such a filter cannot diverge.
+/// Tracks the time span of a filter's events that are in flight. The tracker does nothing for a filter that is in no
+/// tree and whose slices share no events. Each event of such a filter visits only one slice, so it does not matter if
+/// the clocks of different slices diverge.
 pub(crate) struct Pace {
     skew_units_max: Option<u64>,
     /// Reading of the clock at the first event of each batch in flight.
@@ -24,9 +26,9 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Creates the tracker for a filter. `has_flights` tells whether an event of the filter visits several slices, or
-    /// several levels of a tree. `has_clock` tells whether events carry their own times. The filter delays events only
-    /// if both are true.
+    /// Creates the tracker for a filter. `has_flights` states whether an event visits several slices or several levels
+    /// of a tree. `has_clock` states whether events carry their own times. The tracker delays events only if both are
+    /// true, because only then can the clocks of the slices diverge.
     pub(crate) fn of(definition: &SlicedDefinition, has_flights: bool, has_clock: bool) -> Self {
         let is_paced = has_clock && has_flights;
         let skew_units_max = is_paced.then_some(definition.group.rule.lateness_units / 2);

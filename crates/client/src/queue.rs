@@ -13,8 +13,9 @@ use tokio::time::Instant;
 
 use crate::call::{Answer, Caller, Callers};
 
-/// Maximum difference between the deadlines of the events in one batch. The whole batch ends at the earliest of these
-/// deadlines, so an event with a much later deadline would end too soon, and is put into another batch.
+/// Maximum difference between the deadlines of the events in one batch. A batch as a whole ends at the earliest of
+/// these deadlines. An event whose deadline is much later would therefore be abandoned too early, so the queue puts
+/// such an event into another batch.
 const DEADLINE_SPREAD: Duration = Duration::from_millis(100);
 
 /// Event that waits for its batch.
@@ -45,15 +46,16 @@ pub(crate) struct WhenRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) operation: Operation,
-    /// Time to live that nodes must apply to the events that they record. `None` means that the nodes need no time to
-    /// live, because the filter's window applies, or because the client has already moved the events' times to express
-    /// it.
+    /// Time to live that nodes must apply to the events that they record. The value is `None` in two cases: the events
+    /// have no time to live, so the filter's window applies, or the client has already expressed the time to live by
+    /// submitting the events with earlier times.
     pub(crate) ttl_ms: Option<u64>,
     pub(crate) deadline: Instant,
 }
 
-/// Events of one part of a call. The lists `names` and `fences` either have one entry for each event, or are empty. The
-/// list `times_ms` can be longer, because it also contains the times of later events of the call.
+/// Events of one part of a call. The lists `names` and `fences` either are empty or have one entry for each event. The
+/// list `times_ms` can be longer, because it may continue with the times of events that belong to later parts of the
+/// call.
 #[derive(Clone, Copy)]
 pub(crate) struct Events<'a> {
     pub(crate) digests: &'a [Digest],
@@ -123,9 +125,11 @@ impl Queue {
         self.events.reserve(events);
     }
 
-    /// Adds an event to the queue. The next call of [`Self::seal`] assigns the event to its caller. The function is
-    /// inlined for speed: when a freshly written event is read back from memory, the processor stalls until all of its
-    /// fields have been stored.
+    /// Adds an event to the queue. The event has no caller until the next call of [`Self::seal`], which assigns the
+    /// event to its caller.
+    ///
+    /// The function is inlined for speed. Otherwise its caller would write the event to memory and the function would
+    /// read it back at once, which stalls the processor until all fields have been stored.
     #[inline(always)]
     pub(crate) fn push(&mut self, event: Queued, when: When, name: Option<SubmissionName>) {
         self.events.push_back(event);
@@ -142,8 +146,8 @@ impl Queue {
         self.fences.push_back(fence);
     }
 
-    /// Assigns all events that were added since the last call of this function to `caller`. These events must either
-    /// all have idempotency keys or all have none. Returns the number of events.
+    /// Assigns all events that were added since the last call of this function to `caller`, and returns their number.
+    /// Either all of these events must have idempotency keys, or none of them.
     pub(crate) fn seal(&mut self, caller: impl FnOnce() -> Caller, asked: Asked, is_named: bool) -> usize {
         let events = std::mem::take(&mut self.unsealed);
         if events > 0 {

@@ -1,7 +1,9 @@
 //! Decides when a batch is retried, and what its callers receive if it is not.
 //!
-//! If a node may have recorded an event, the callers of that event never receive a reason which says that the event was
-//! not recorded. After an overload, the client retries only a few times, because every retry adds load.
+//! The reason in an answer is reliable: if a node may have recorded an event, no caller of that event receives a reason
+//! which says that the event was not recorded.
+//!
+//! After an overload, the client retries a batch only a few times, because every retry adds load to the node.
 //!
 //! The waiting times are randomized by a generator whose seed the caller passes in, so this module does not depend on
 //! clocks or streams.
@@ -84,9 +86,9 @@ impl Tries {
         self.may_have_recorded
     }
 
-    /// Notes that a node refused the batch, and returns the next step. `routed_by` is the version of the cluster map by
-    /// which the client chose the node, and `map_version` is the version of the node's own cluster map. The comparison
-    /// of both versions shows whether the client or the node is outdated.
+    /// Notes that a node refused the batch, and returns the next step. The step depends on whether the client or the
+    /// node has the older cluster map. `routed_by` is the version of the map by which the client chose the node, and
+    /// `map_version` is the version of the node's own map.
     pub(crate) fn refused(
         &mut self,
         reason: Reason,
@@ -115,16 +117,17 @@ impl Tries {
     }
 
     /// Returns how long the client waits before it retries a batch that exceeded the producer's quota. The node
-    /// suggests `wait_ms`, the time until the quota is renewed. The client waits for at most one second of that time,
-    /// because quota may become available sooner, and adds a random part of up to a quarter.
+    /// suggests `wait_ms`, which is the time until the quota is renewed. The client waits for this time but for at most
+    /// one second, because quota may become available sooner. It then adds a random time of up to a quarter, so that
+    /// clients do not all retry at the same moment.
     pub(crate) fn told_to_wait(&mut self, reason: Reason, wait_ms: u32, jitter: &mut Jitter) -> AfterRefusal {
         self.refused = Some(reason);
         let wait_ms = u64::from(wait_ms).min(TOLD_WAIT_MS_MAX);
         AfterRefusal::Wait(wait_ms + jitter.spread(wait_ms / 4))
     }
 
-    /// Returns how long the client waits before it retries a batch that no node can answer at the moment. This happens
-    /// while slices are down, a node is cut off from the cluster, or a node's clock is wrong.
+    /// Returns how long the client waits before it retries a batch that no node can decide at the moment. For example,
+    /// slices of the filter are down, the node is cut off from the cluster, or the clock of the node is wrong.
     pub(crate) fn awaits_nodes(&mut self, reason: Reason, jitter: &mut Jitter) -> AfterRefusal {
         self.refused = Some(reason);
         AfterRefusal::Wait(jitter.wait_ms(self.sent))
@@ -135,8 +138,9 @@ impl Tries {
         self.refused.is_some_and(|reason| reason.is_outage() || reason == Reason::NotReady)
     }
 
-    /// Returns the reason that the callers of an event receive, if a node replied `reason`. If an earlier attempt may
-    /// have recorded the event, the callers receive `Unknown` instead of the node's reason.
+    /// Converts the reason in a node's reply to the reason that the callers of an event receive. Usually this is the
+    /// same reason. If an earlier attempt may have recorded the event, the callers receive `Unknown` instead, because
+    /// the node's reason applies only to the last attempt.
     pub(crate) fn reason_for_callers(&self, reason: Reason) -> Reason {
         // A closed filter records nothing and still answers for the events that it has. If it does not have the event,
         // no attempt has recorded the event.

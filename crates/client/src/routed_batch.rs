@@ -1,7 +1,7 @@
 //! A batch in the client, from the time when it leaves the queue until its callers have their answers.
 //!
-//! However often a batch is sent, its content and its sequence number stay the same, so that a node recognises a retry.
-//! When a batch is dropped, all callers that are still waiting receive an answer.
+//! The content and the sequence number of a batch stay the same in each attempt to send the batch, so that a node
+//! recognises a retry. When a batch is dropped, all callers that are still waiting receive an answer.
 //!
 //! This module does not depend on streams or waiting times.
 
@@ -275,11 +275,14 @@ impl RoutedBatch {
         heads.all(|head| head == Some(first)).then_some(first)
     }
 
-    /// Splits the batch into parts, so that each part has a single head node (the node that decides its events). A run
-    /// consists of the batch's events for one slice group. If all events of a run go to the same node, the run keeps
-    /// its sequence number, by which the node recognises a retry. Otherwise the run is divided, and its parts get new
-    /// sequence numbers. If an earlier attempt may have recorded the events of such a run, these events are answered as
-    /// undecided, because a retry with a new number could not be recognised.
+    /// Splits the batch into parts, each with a single head node (the node that decides its events).
+    ///
+    /// A run is the set of the batch's events for one slice group. If all events of a run have the same head node, the
+    /// run keeps its sequence number, by which the node recognises a retry. If the events of a run have different head
+    /// nodes, the run is divided, and its parts get new sequence numbers.
+    ///
+    /// A node could not recognise a retry with a new sequence number. If an earlier attempt may have recorded the
+    /// events of a divided run, these events are therefore not sent again but answered as undecided.
     pub(crate) fn split(mut self, heads: &Heads<'_>) -> Vec<(NodeId, Self)> {
         let heads: Vec<(usize, Option<NodeId>)> = self.heads_of_events(heads).collect();
         let mut shares: Vec<Share> = Vec::new();
@@ -392,8 +395,8 @@ impl RoutedBatch {
         lost.is_some_and(|(_, events)| events.len() == self.awaited())
     }
 
-    /// Answers the events that need slices which are gone for good, because waiting cannot bring their cells back. Only
-    /// events for which `is_down` returns `true` are considered. All other events stay in the batch.
+    /// Answers the events that need slices whose cells are lost for good, because no wait can bring these cells back.
+    /// The function considers only events for which `is_down` returns `true`. All other events stay in the batch.
     pub(crate) fn give_up_vain(&mut self, is_down: impl Fn(usize) -> bool) {
         let vain = self.vain_events(is_down);
         let answer = Answer::undecided(self.tries.reason_for_callers(Reason::SlicesDown));
@@ -458,8 +461,9 @@ impl RoutedBatch {
         self.callers.answer(answer_of);
     }
 
-    /// Returns the events for which no slice is left, together with the verdict that the filter's policy assigns to
-    /// such events. Returns `None` if there are no such events, or if the policy leaves them undecided.
+    /// Returns the events for which no slice is left, together with their verdict. The filter's policy for lost slices
+    /// (`when_lost`) determines this verdict. Returns `None` if there are no such events, or if the policy leaves them
+    /// undecided.
     fn lost_events(&self, answer_of: impl Fn(usize) -> Answer) -> Option<(Decision, BTreeSet<usize>)> {
         let is_asked = matches!(self.operation, Operation::Observe | Operation::Lookup) && self.from.is_none();
         let decision = match self.filter.record().policies.when_lost {

@@ -44,7 +44,8 @@ struct Waiting {
 enum Due {
     At(Instant),
     /// The batch is retried at the given time, or as soon as the client has a cluster map newer than the given version.
-    /// A newer map may list the missing slices as gone for good, in which case the batch need not wait for them.
+    /// A newer map may show that the missing slices are gone for good, and the batch then does not have to wait for
+    /// them.
     AtOrAfter(Instant, u64),
     /// When the cluster map reaches this version.
     Map(u64),
@@ -85,8 +86,9 @@ struct NodeSender {
 #[expect(clippy::large_enum_variant, reason = "nearly all slots are awaited, and a stream has few")]
 enum Slot {
     Awaited(RoutedBatch),
-    /// Batch whose callers were answered at its deadline, although the node had not replied. Because the node still
-    /// owes a reply, the batch keeps its credit on the stream and still counts as in flight for its filter.
+    /// Batch that had no reply by its deadline, so its callers have been answered as undecided. The node still owes a
+    /// reply to this batch. Until the reply arrives, the batch counts as in flight, both for the stream's limit and for
+    /// the filter's.
     Abandoned {
         _ticket: Option<Arc<LaneTicket>>,
         since: Instant,
@@ -416,8 +418,8 @@ impl NodeSender {
     }
 
     /// Determines the next step for a batch to which a node replied `reason`. `map_version` is the version of the
-    /// node's cluster map. `is_down` returns whether an event needs slices that are down. If an event needs slices that
-    /// can never return, this function answers the event, because waiting is useless.
+    /// node's cluster map, and `is_down` returns whether an event needs slices that are down. If some of these slices
+    /// can never return, waiting is useless, so the function answers the events that need them.
     fn next_after(
         &mut self,
         piece: &mut RoutedBatch,
@@ -530,9 +532,11 @@ fn retry_ms(piece: &RoutedBatch) -> u64 {
     }
 }
 
-/// Returns the reason for which a batch should be retried, or `None` if a retry is useless. The reason is an outage
-/// only if no event has another reason. Claims that were refused for lack of space are not retried: only confirmations
-/// of earlier claims free space, and a caller cannot send these confirmations before the call has ended.
+/// Returns the reason for which a batch should be retried, or `None` if a retry is useless. If events have different
+/// reasons, an outage is returned only if there is no other reason to retry.
+///
+/// Claims that were refused for lack of space are not retried. Only confirmations of earlier claims free space, and a
+/// caller cannot send these confirmations while it waits for this call.
 fn worth_retrying(decisions: &[Decision], operation: Operation) -> Option<Reason> {
     let is_claim = matches!(operation, Operation::Claim { .. });
     let mut outage = None;

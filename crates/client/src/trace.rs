@@ -1,7 +1,7 @@
 //! W3C trace context (<https://www.w3.org/TR/trace-context/>), restricted to the part that the client sends to nodes.
 //!
-//! Every value of type `TraceParent` is a valid trace context, because invalid input is rejected when the value is
-//! created. Copying a value allocates no memory.
+//! Invalid input is rejected when a value of type `TraceParent` is created, so every such value is a valid trace
+//! context. The values are small, and copying one allocates no memory.
 
 use std::fmt;
 use std::str::FromStr;

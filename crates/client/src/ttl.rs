@@ -1,7 +1,8 @@
 //! Time to live: remembers an event for a shorter time than its filter's window.
 //!
-//! The client rejects a time to live that the filter cannot apply ([`firstseen_filter::TtlError`]) before it sends
-//! anything. A filter remembers an event for at least its time to live, and for at most two units of its window longer.
+//! A filter remembers an event for at least the event's time to live, and for at most two units of the filter's window
+//! longer. If a filter cannot apply a time to live ([`firstseen_filter::TtlError`]), the client returns an error before
+//! it sends anything.
 
 use firstseen_filter::{Unit, UnitNumber};
 use firstseen_routing::rules::Rule;
@@ -52,9 +53,9 @@ impl FilterCore {
         self.unit_of_ttl(ttl_ms, UnitNumber::LAST).map(drop)
     }
 
-    /// Returns one event time that expresses the time to live for all filters of a chain, although their windows may
-    /// differ. Only simulations that switch off the rule [`Rule::CountsTtlByEachWindow`] use this function, to show
-    /// that tests find the resulting errors.
+    /// Returns a single event time that expresses the time to live for all filters of a chain. This is wrong if the
+    /// windows of these filters differ. The function therefore returns `None` unless a simulation has switched off the
+    /// rule [`Rule::CountsTtlByEachWindow`], to show that the tests find the resulting errors.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::count_ttl`].

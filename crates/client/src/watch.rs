@@ -23,8 +23,9 @@ use crate::error::SeedMismatch;
 use crate::retry::Jitter;
 use crate::shared::Core;
 
-/// Maximum time for which the followed node may deliver an older cluster map than another node has reported. After this
-/// time, the client follows a different node, because the followed node may be cut off from the cluster.
+/// Maximum time for which the client follows a node whose cluster map is older than a map that another node has
+/// reported. After this time the client follows a different node, because the lagging node may be cut off from the
+/// cluster.
 const LAG_MAX: Duration = Duration::from_millis(500);
 /// Minimum time for which the client retries a node that denies access. A right that was granted a moment ago may not
 /// have reached the node yet, so the first denial is not final.
@@ -147,9 +148,9 @@ impl Watcher {
         }
     }
 
-    /// Determines the cause of a failure from a gRPC status. Before the first cluster map has arrived, the function
-    /// also opens a connection to the address, to find out whether the settings are wrong. After the first map this is
-    /// unnecessary, because the map proves that the settings are right.
+    /// Determines the cause of a failure from a gRPC status. If this client has not received a cluster map yet, its
+    /// settings may be wrong, and the function opens another connection to the address to find out. Once a map has
+    /// arrived, the settings are known to be right, so the function opens no connection.
     async fn failure(&self, Candidate { address, node_name }: &Candidate, status: &tonic::Status) -> Failure {
         if ErrorKind::from(status) == ErrorKind::Unsupported {
             return Mismatch::OtherService.into();
@@ -196,8 +197,8 @@ impl Watcher {
     }
 }
 
-/// Logs the filters whose definition this version of the client cannot read. The client removes such filters from its
-/// copy of the cluster map. An attempt to open one of them returns an error that explains the reason.
+/// Logs a warning for each filter whose definition this version of the client cannot read. The client ignores such
+/// filters. If a program tries to open one of them, it gets an error that explains the reason.
 fn warn_of(unreadable: Vec<UnreadableFilter>) {
     for UnreadableFilter { name, error } in unreadable {
         tracing::warn!(filter = name, %error, "this client does not understand a filter: does its version match the cluster's?");

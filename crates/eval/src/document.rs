@@ -1,8 +1,8 @@
 //! Results of one experiment, as the JSON document of `firstseen-lab eval`.
 //!
-//! A document contains every number that its picture shows. Every point that has an expected value is judged: it must
-//! lie within a band around that value. The band is wider if a document has more points, so that a long document is not
-//! more likely than a short one to have a point outside its band by chance.
+//! A document contains every number that its picture shows. Each measured point that has an expected value must lie
+//! within a band around that value. The more points a document has, the wider its bands are. Otherwise a long document
+//! would be more likely than a short one to have a point outside its band by chance.
 //!
 //! This module does not depend on pictures or on how points were measured.
 

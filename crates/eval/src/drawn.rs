@@ -24,10 +24,11 @@ impl Drawn {
     }
 
     /// Returns the standard error of the difference between the mean over runs and the mean over the models of these
-    /// runs. Each run has its own model, which was drawn several times. The error is computed from the draws and not
-    /// from the runs, because there are more draws than runs, so that a rare event may occur in a draw although it
-    /// occurs in no run. The error is `sqrt(v (1 + 1/D) / R)` for R runs with D draws each, where v is the mean
-    /// variance between the draws of a run.
+    /// runs. Each run has its own model, which was simulated several times with random draws.
+    ///
+    /// The error is computed from the draws instead of the runs. There are more draws than runs, so a rare event may
+    /// occur in a draw although it occurs in no run. For R runs with D draws each, the error is `sqrt(v (1 + 1/D) /
+    /// R)`, where v is the variance between the draws of a run, averaged over the runs.
     pub(crate) fn error(of_runs: &[Self]) -> f64 {
         let runs = of_runs.len() as f64;
         of_runs.iter().map(|run| run.variance * (1.0 + 1.0 / run.draws)).sum::<f64>().sqrt() / runs

@@ -14,9 +14,11 @@ use firstseen_filter::{Digest, Stamp};
 use firstseen_routing::{Route, SlicedFilter};
 
 /// Rule that decides whether an event is called a duplicate while some of its slices may be down. At least `set_min`
-/// (x) of its k cells must be live and set. By the strict rule, additionally none of its live cells may be empty. The
-/// extreme thresholds have a simple meaning: with x = 0, a slice that is down counts as if it had the event, and with x
-/// = k, as if it did not have the event.
+/// (x) of its k cells must be set on slices that are not down. The strict rule additionally requires that no cell on
+/// such a slice is empty.
+///
+/// The extreme values of x have a simple meaning. With x = 0, a slice that is down counts as if it had the event. With
+/// x = k, it counts as if it did not have the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Belief {
     /// Minimum number of live and set cells (x of k).
@@ -25,9 +27,9 @@ pub(crate) struct Belief {
     pub(crate) rule: Rule,
 }
 
-/// Returns whether an event that occurs now is a duplicate, if the slices for which `is_down` is true cannot be
-/// queried. Returns `None` if the cells of this kind or layout cannot be tested individually. The filter must not be
-/// one that grows.
+/// Returns whether an event that occurs at the present time of the filter is called a duplicate, if the slices for
+/// which `is_down` is true cannot be queried. Returns `None` if the cells of this kind or layout cannot be tested
+/// individually. The function does not support filters that grow.
 pub(crate) fn is_duplicate_while_down(
     filter: &SlicedFilter,
     event: Digest,

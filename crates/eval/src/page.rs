@@ -184,7 +184,10 @@ fn expectations(page: &mut String, document: &Document) {
         page.push_str("<details><summary>What is expected</summary>\n");
     }
     for (introduction, formula) in &formulas {
-        push(page, format_args!("<p>{} {}.</p>\n", escaped(introduction), escaped(formula)));
+        push(
+            page,
+            format_args!("<p>{}</p>\n<p>The expected value is {}.</p>\n", escaped(introduction), escaped(formula)),
+        );
     }
     if is_long {
         page.push_str("</details>\n");
@@ -206,7 +209,7 @@ pub(crate) fn formulas(document: &Document) -> Vec<(String, &str)> {
     let introduced = formulas.into_iter().map(|formula| {
         let of_formula = all.iter().filter(|(_, series)| series.formula.as_deref() == Some(formula));
         let words = if is_one { String::new() } else { of_series(&all, of_formula) };
-        (format!("The expected values{words} are"), formula)
+        (format!("How the expected values{words} are calculated:"), formula)
     });
     introduced.collect()
 }
@@ -361,15 +364,17 @@ mod tests {
         let second = panel("two", vec![named("a", "f", &one), named("b", "g", &one)]);
         document.panels = vec![first.clone(), first.clone()];
         let page = html(&Heading::default(), &[document.clone()]);
-        assert_eq!(page.matches("<p>The expected values are f.</p>").count(), 1, "{page}");
+        assert_eq!(page.matches("<p>The expected value is f.</p>").count(), 1, "{page}");
         assert_eq!(page.matches("<tr><td>one</td><td>a</td><td>4</td>").count(), 2, "{page}");
         document.panels = vec![first, second];
         let page = html(&Heading::default(), &[document]);
         assert!(
             page.contains(
-                "<p>The expected values of the series &quot;a&quot;, and of the series &quot;b&quot; in \
-                 &quot;one&quot; are f.</p>\n\
-                 <p>The expected values of the series &quot;b&quot; in &quot;two&quot; are g.</p>"
+                "<p>How the expected values of the series &quot;a&quot;, and of the series &quot;b&quot; in \
+                 &quot;one&quot; are calculated:</p>\n\
+                 <p>The expected value is f.</p>\n\
+                 <p>How the expected values of the series &quot;b&quot; in &quot;two&quot; are calculated:</p>\n\
+                 <p>The expected value is g.</p>"
             ),
             "{page}"
         );
@@ -395,8 +400,8 @@ mod tests {
         assert_eq!(
             introductions,
             [
-                "The expected values of the series \"a\" and \"b\" in \"one\", \"two\" and \"three\" are",
-                "The expected values of the series \"a\" and \"b\" in \"four\" are"
+                "How the expected values of the series \"a\" and \"b\" in \"one\", \"two\" and \"three\" are calculated:",
+                "How the expected values of the series \"a\" and \"b\" in \"four\" are calculated:"
             ]
         );
     }

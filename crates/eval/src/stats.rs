@@ -135,8 +135,8 @@ impl Estimate {
     }
 
     /// Returns the estimate with an error that is suitable for counts of rare events. If no run has met a rare event,
-    /// the runs do not differ and their error would be zero, although another run may have one event more. The error of
-    /// the mean is therefore at least `1 / sqrt(R)` for R runs.
+    /// all runs have the same count, so the error that follows from their differences is zero. Another run could still
+    /// have met the event once. The error of the mean is therefore at least `1 / sqrt(R)` for R runs.
     pub fn of_rare(self) -> Self {
         self.with_error_of(f64::from(self.runs).sqrt().recip())
     }

@@ -142,9 +142,9 @@ fn up_to_one_wide(word: u64, nth: u32) -> u32 {
     u64::BITS - std::arch::x86_64::_pdep_u64(nth_bit, word).leading_zeros()
 }
 
-/// Work that [`compiled_for`] runs with the selected processor instructions. Only code that is inlined into the
-/// implementation of this trait uses these instructions. A closure is a `Work` as well, but the compiler does not
-/// guarantee that it inlines a closure.
+/// Code that [`compiled_for`] runs with the selected processor instructions. The compiler uses these instructions only
+/// in code that it inlines into the implementation of this trait. Closures implement this trait as well, but the
+/// compiler does not guarantee that it inlines a closure.
 pub(crate) trait Work {
     type Output;
 

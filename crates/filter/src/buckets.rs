@@ -1,8 +1,8 @@
 //! The layout of a bucket of 64 bytes: how many fingerprints it has, how many ticks it can distinguish, and where these
 //! values lie.
 //!
-//! The layout of a bucket follows from two numbers: the bits of a fingerprint and the bits for times. Every valid
-//! geometry therefore has a valid layout.
+//! The layout of a bucket is calculated from two numbers: the number of bits in a fingerprint, and the number of bits
+//! for times. The calculation cannot fail, because a valid geometry only contains numbers for which a layout exists.
 //!
 //! This module does not depend on the content of a bucket.
 
@@ -39,9 +39,11 @@ pub(crate) const BASE_BITS: u32 = 5;
 /// ```
 ///
 /// A bucket stores its fingerprints and their times separately. The fingerprints lie in a ring of S slots, in the order
-/// of their expiry, starting at slot `head`. The times are in unary code, with a 1 for each entry and a 0 at the end of
-/// each tick. S slots and T ticks therefore take S + T - 1 bits, and a shift removes an expired tick. The fingerprints
-/// are stored byte by byte, because a single instruction compares the same byte of all fingerprints.
+/// of their expiry, starting at slot `head`. They are stored byte by byte, because a single processor instruction can
+/// then compare the same byte of all fingerprints.
+///
+/// The times are stored in unary code, with a 1 for each entry and a 0 at the end of each tick. The times of S slots
+/// and T ticks therefore take S + T - 1 bits. An expired tick is removed by shifting these bits.
 ///
 /// ```
 /// use firstseen_filter::BucketShape;

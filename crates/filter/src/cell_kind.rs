@@ -61,9 +61,9 @@ impl Recorded {
     }
 }
 
-/// Number of bytes that are read to estimate how densely the cells of a slice are set, for callers for which reading
-/// all cells takes too long. Because hashing spreads events evenly, a sample represents all cells. A sample of a
-/// million timers gives the fill within 0.2 % of the exact value.
+/// Number of bytes that a caller should read to estimate the share of set cells in a slice, if reading all cells would
+/// take too long. Hashing spreads events evenly, so the first bytes of a slice represent all its cells. For example, a
+/// sample of a million timers gives the share with an error of at most 0.2 %.
 pub const FILL_SAMPLE_BYTES: usize = 1 << 20;
 
 /// Number of bytes of cells that are read to estimate the false-positive rate that a user sees in statistics. The
@@ -71,8 +71,9 @@ pub const FILL_SAMPLE_BYTES: usize = 1 << 20;
 /// with the filter.
 pub const RATE_SAMPLE_BYTES: usize = 1 << 24;
 
-/// Returns the first `bytes_max` bytes of `cells`, rounded down to whole pieces of `piece_bytes`. The result contains
-/// at least one piece. If there are fewer cells, all cells are returned.
+/// Returns about the first `bytes_max` bytes of `cells`. The number of bytes is rounded down to a multiple of
+/// `piece_bytes`, but the result has at least `piece_bytes` bytes. If there are fewer cells than that, all cells are
+/// returned.
 pub(crate) fn sample(cells: &[u8], bytes_max: usize, piece_bytes: usize) -> &[u8] {
     let bytes = (bytes_max / piece_bytes).max(1).saturating_mul(piece_bytes);
     &cells[..bytes.min(cells.len())]
@@ -130,9 +131,10 @@ pub(crate) trait CellKind: PartialEq {
     /// Number of units that a batch may span beyond the lateness before maintenance must catch up.
     const SLACK_UNITS: u64;
 
-    /// Whether a pass must stay within one unit of the window. This is necessary for kinds in which an event that is
-    /// not found may still have an entry, or may find no room. For these kinds, only the pass itself can count the
-    /// recorded events, and it counts all of them in the same unit.
+    /// Whether all events of a pass must belong to the same unit of the window. For most kinds, the caller counts the
+    /// new events of each unit after the pass. This is wrong for a kind in which an event that was not found may still
+    /// have an entry, or may find no room. For such a kind, only the pass itself can count the recorded events, and it
+    /// counts all of them in the same unit.
     const COUNTS_ALONE: bool = false;
 
     /// Size of the cells that a sweep visits together, in bytes.
@@ -177,15 +179,16 @@ pub(crate) trait CellKind: PartialEq {
     /// Returns how densely the cells are set. The call reads the first `bytes_max` bytes of the cells.
     fn density(&self, generation: &Generation, now: UnitNumber, bytes_max: usize) -> Density;
 
-    /// Returns which generations have all of `positions` set, as an event with stamp `stamp` sees them, and the
-    /// earliest expiry among the cells at these positions. The generations are a bit mask. If a cell is not a word of
-    /// generations, only bit 0 of the mask is used.
+    /// Returns a bit mask of the generations in which all cells at `positions` are alive for an event with stamp
+    /// `stamp`, and the earliest expiry among these cells. Only kinds whose cells are words of generations use all bits
+    /// of the mask. All other kinds use only bit 0, which stands for the generation that was passed to the method.
     fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> (u16, UnitNumber);
 
-    /// Sets the cells at `positions` for an event with stamp `stamp`, whether or not the event is already there.
-    /// Returns the number of recorded events and the number of cells that were empty before, if the kind counts cells.
-    /// The number of events is 1, or 0 if the kind knows that the event was already there. Returns `None` if there is
-    /// no room for the event.
+    /// Sets the cells at `positions` for an event with stamp `stamp`, even if the event is already recorded. Returns
+    /// `None` if there is no room for the event.
+    ///
+    /// The result contains the number of recorded events, which is 1, or 0 if the kind can tell that the event was
+    /// recorded before. It also contains the number of cells that were empty before, if the kind counts cells.
     ///
     /// This method is meant for single events. It makes no preparations that pay off only for a batch.
     fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> Option<Recorded>;
@@ -202,10 +205,12 @@ pub(crate) trait CellKind: PartialEq {
     ) {
     }
 
-    /// Adds all live cells of `others` to `cells`. Both are memory of the same geometry: `cells` at unit `now`, and
-    /// `others` at unit `then`. The unit `then` must not be later than `now` and at most [`Self::age_max_units`]
-    /// earlier. Returns the number of used cells afterwards, if the kind counts them. Returns `None` if there was no
-    /// room for all cells.
+    /// Adds all live cells of `others` to `cells`. The two memories must have the same geometry. The present time of
+    /// `cells` is unit `now`, and that of `others` is unit `then`, which must be at most [`Self::age_max_units`] before
+    /// `now`, and not after it.
+    ///
+    /// Returns the number of used cells after the call, if the kind counts them. Returns `None` if there was no room
+    /// for all cells.
     fn merge(&self, cells: &mut [u8], others: &[u8], then: UnitNumber, now: UnitNumber) -> Option<u64>;
 
     /// Returns whether `others` have live cells that are missing in `cells` or expire earlier there. The parameters are

@@ -90,8 +90,9 @@ impl DerefMut for CellDefinition {
     }
 }
 
-/// Parts of the user's request that this definition does not show any more, because they were rounded to whole ticks or
-/// jumps. A filter that replaces this one under the same name is created from the same request.
+/// Requested values that were rounded to whole ticks or jumps, so that the definition contains only the rounded values.
+/// The requested values are kept because a filter that replaces this one under the same name is created from the same
+/// request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
@@ -144,9 +145,9 @@ pub struct FilterDefinition {
 }
 
 impl FilterDefinition {
-    /// Returns the window during which an event counts towards the capacity. In a cuckoo filter, an event counts for
-    /// longer than its window, because its entry keeps its place until no late event can be judged within that window
-    /// any more.
+    /// Returns the window during which an event counts towards the capacity. In most kinds this is the window of the
+    /// filter. In a cuckoo filter, the entry of an event keeps its place for longer than the window, because a late
+    /// event may still be judged at an earlier time, at which the entry is alive.
     ///
     /// ```
     /// use firstseen_filter::{FilterSpec, Kind};

@@ -12,8 +12,9 @@ use crate::{BlockProbe, Digest, FilterSecret, Geometry, reduce};
 
 /// Batch of events. A pass asks for them one by one, once for each generation of cells.
 pub(crate) trait Events: Copy {
-    /// Value from which the positions of an event in a spread layout are derived. A batch computes it when it
-    /// prefetches the cells of the event, and stores it until it uses them. The value should therefore be small.
+    /// Value from which the positions of an event in a classic or partitioned layout are derived. A batch computes this
+    /// value when it prefetches the cells of the event, and stores it until it tests the cells. The type should be
+    /// small, because a batch stores many values at a time.
     type Spread: Copy + Default;
 
     fn count(self) -> usize;
@@ -106,8 +107,8 @@ impl Digests for &[Digest] {
     }
 }
 
-/// Keys of events, together with the secret under which they are hashed. A pass over the cells hashes them between two
-/// accesses to memory. Hashing then uses time in which the processor would otherwise wait.
+/// Keys of events, together with the secret under which they are hashed. A pass over the cells hashes the next keys
+/// while the processor waits for the memory of earlier events, so hashing takes hardly any additional time.
 pub(crate) struct Hashed<'a, E> {
     pub(crate) secret: &'a FilterSecret,
     pub(crate) events: &'a [E],

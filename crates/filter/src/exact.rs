@@ -1,10 +1,12 @@
 //! An exact model of a filter. It tells which events the filter delivered within the window, and how often the filter
 //! was wrong.
 //!
-//! The model applies the window rule of the filter exactly, unit by unit. It takes **this filter's** deliveries as the
-//! truth: a key that the filter dropped as a false positive counts as not delivered ("delivered", Koloniari et al.
-//! 2011, Definition 4). The memory of the model is proportional to the number of keys in one window. The model holds at
-//! most twice that number of keys, in slots of 33 bytes of which up to half are empty.
+//! The model applies the window rule of the filter exactly, unit by unit. It takes the deliveries of **this filter** as
+//! the truth. A key that the filter dropped as a false positive therefore counts as not delivered ("delivered",
+//! Koloniari et al. 2011, Definition 4).
+//!
+//! The memory of the model is proportional to the number of keys in one window. The model holds at most twice that
+//! number of keys, in slots of 33 bytes of which up to half are empty.
 //!
 //! This module does not depend on cells or on how the filter answers.
 
@@ -97,8 +99,9 @@ impl AddAssign for Tally {
 /// Units at which the occurrences of a key leave the window.
 #[derive(Clone, Copy, Default)]
 struct Expiries {
-    /// Unit at which the delivery of the key leaves the window. Under the `refresh` rule, the last occurrence while the
-    /// key was known counts as its delivery. If the key was never delivered, the value is the first unit.
+    /// Unit at which the latest delivery of the key leaves the window, or the first unit if the key was never
+    /// delivered. Under the `refresh` rule, every occurrence of a known key restarts its window, so it counts as a
+    /// delivery as well.
     delivered: UnitNumber,
     /// Unit at which the last occurrence of the key, delivered or not, leaves the window.
     sighted: UnitNumber,

@@ -186,8 +186,9 @@ impl Geometry {
         }
     }
 
-    /// Returns the maximum number of positions that can be derived from two hash words of 64 bits, if the positions lie
-    /// in a block of `block_cells` cells. The number of cells must be a power of two.
+    /// Returns the maximum number of positions per event in a block of `block_cells` cells. The limit exists because
+    /// all positions of an event are derived from two hash words of 64 bits, and a position in a larger block takes
+    /// more of these bits. The number of cells must be a power of two.
     pub fn blocked_hashes_max(block_cells: u64) -> u32 {
         (2 * (64 / block_cells.trailing_zeros())).min(HASHES_MAX)
     }

@@ -19,9 +19,9 @@ use crate::{Geometry, Layout};
 pub enum Limit {
     /// Number of recorded events that are still in the window: `n = -(m/k) ln(1 - P^(1/k))`.
     Cardinality,
-    /// Number of used cells at which a generation of m cells is full: `z = m P^(1/k)`. In blocked layouts, cells fill
-    /// unevenly, so this number would be too high. The limit there is the number of cells that the capacity fills on
-    /// average.
+    /// Number of used cells. In the classic layout, a generation of m cells is full when `z = m P^(1/k)` cells are
+    /// used. In blocked layouts this number would be too high, because cells fill unevenly. A generation with such a
+    /// layout is full when as many cells are used as the events of its capacity fill on average.
     Density,
 }
 
@@ -50,14 +50,14 @@ pub struct Growth {
 
 /// Limit for windows whose jumps share the cells. It says how unevenly the jumps of a window may be filled.
 ///
-/// The limit is needed because a burst of events in one jump costs more than the same number of events spread evenly
-/// over the jumps. The false-positive rate of one jump rises approximately with the `exponent`-th power of its events.
-/// The exponent is about k as long as the filter is far from full.
+/// A limit for each jump is needed because a burst of events in one jump raises the false-positive rate more than the
+/// same number of events that are spread evenly over the jumps. The rate of one jump is approximately proportional to
+/// the `exponent`-th power of its events. The exponent is about k as long as the filter is far from full.
 ///
-/// The cells are sized for an even load of c events in each of J jumps. If a jump g has n_g events instead, the
-/// combined rate of all live jumps stays below the target as long as `sum over jumps of (n_g / c)^a <= J`, where a is
-/// the exponent. This bound holds because `ln rate` is concave in `ln n`, so that its tangent at c lies above it on
-/// both sides.
+/// The cells are sized for an even load of c events in each of J jumps. If jump g has n_g events instead, the combined
+/// rate of all live jumps stays below the target as long as `sum over jumps of (n_g / c)^a <= J`, where a is the
+/// exponent. This condition is sufficient because the logarithm of the rate is a concave function of the logarithm of
+/// n, so the power law with the exponent a is never below the actual rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JumpLimit {

@@ -1,8 +1,9 @@
 //! The kinds of filter by name, and the abilities that each kind has regardless of its size.
 //!
 //! Every difference between kinds that does not depend on a definition is a field of [`KindProperties`]. Other crates
-//! read these properties and never compare kinds, so they need no change when a new kind is added. Sizes and rates
-//! depend on a definition, so they are in [`crate::KindCells`] instead.
+//! read these properties instead of comparing kinds, so they usually need no change when a new kind is added. Code that
+//! names a kind for a special purpose, such as the choice of the default kind, is listed in
+//! `docs/how-to/add-a-kind.md`. Sizes and rates depend on a definition, so they are in [`crate::KindCells`] instead.
 //!
 //! This module does not depend on cells.
 

@@ -140,18 +140,18 @@ impl<K: CellKind> CellSlice<K> {
         (stamps.len(), newest)
     }
 
-    /// Returns whether `events` further events could fill the newest generation. In this case the next generation may
-    /// open during the batch, and the moment depends on the events that expire until then. The batch must therefore be
-    /// processed unit by unit. If growth is limited by density, the result is always `true`, because the density
-    /// changes with every unit.
+    /// Returns whether `events` further events could fill the newest generation, so that the next generation opens
+    /// during the batch. If so, the batch must be processed unit by unit, because the events that expire from unit to
+    /// unit determine when the next generation opens. If growth is limited by density, the result is always `true`,
+    /// because the density changes with every unit.
     fn fills_within(&self, events: usize, growth: &Growth) -> bool {
         growth.limit == Limit::Density || self.room_in_newest(growth) < events as u64
     }
 
-    /// Tests the events of a segment in all generations, and records its new events in the newest generation. If the
-    /// segment is marked `full`, no new event is recorded. A cuckoo filter may also have no room for a single event. In
-    /// both cases, an event that is already in the filter can still restart its window, because it keeps its place and
-    /// needs no further room.
+    /// Tests the events of a segment in all generations, and records its new events in the newest generation. New
+    /// events are not recorded if the segment is marked `full`, or if a cuckoo filter has no room for them. An event
+    /// that is already in the filter can restart its window even then, because it keeps its place and needs no further
+    /// room.
     fn touch<E: Events>(&mut self, segment: Segment<'_, E>, verdicts: &mut [Verdict]) {
         let Segment { events, stamps, before, record, full } = segment;
         let mut known = std::mem::take(&mut self.known);
@@ -276,9 +276,11 @@ impl<K: CellKind> CellSlice<K> {
         }
     }
 
-    /// Tests `positions` in the single generation `number`, counted from the creation of the slice. Returns the mask of
-    /// that generation and its earliest expiry. The mask is not rotated by the generation's number, unlike the mask
-    /// that [`Self::test_at`] returns. If the generation has been dropped, the mask is empty.
+    /// Tests `positions` in the single generation `number`. Generations are numbered from the creation of the slice.
+    /// Returns the bit mask of this generation and the earliest expiry of the tested cells. The mask is empty if the
+    /// generation has been dropped.
+    ///
+    /// The mask is not rotated by the number of the generation, unlike the mask that [`Self::test_at`] returns.
     ///
     /// # Panics
     /// Panics if a position is not below the number of cells of the generation.
@@ -380,9 +382,9 @@ impl<K: CellKind> CellSlice<K> {
 
     /// Returns how densely the cells are set. The call reads all cells.
     ///
-    /// The rate is the probability that an event that was never seen is called a duplicate. For a single generation, it
-    /// is the fill to the k-th power, or the mean of this value over all blocks if the layout is blocked. The rate of
-    /// the slice is `1 - product (1 - rate)` over its generations.
+    /// The rate is the probability that an event that was never seen is called a duplicate. For a single generation in
+    /// the classic layout, the rate is the fill to the k-th power. In a blocked layout, it is the mean of this value
+    /// over all blocks. The rate of the slice is `1 - product (1 - rate)` over its generations.
     pub fn density(&self) -> Density {
         self.density_within(usize::MAX)
     }

@@ -73,9 +73,9 @@ impl<K: CellKind> CellSlice<K> {
         SliceOutline { unit: self.now, oldest: self.oldest, live }
     }
 
-    /// Applies the outline of another copy of this slice, which lists the generations and counts of that copy. The
-    /// slice moves its window forward, drops and opens generations as the other copy did, and merges the counts of live
-    /// events.
+    /// Applies the outline of another copy of this slice, which lists the generations of that copy and their counts of
+    /// live events. This slice moves its window forward to the unit of the outline, drops and opens generations until
+    /// it has the same ones, and merges the counts.
     ///
     /// # Errors
     /// Returns [`PartError`] if the outline does not fit.
@@ -150,8 +150,8 @@ impl<K: CellKind> CellSlice<K> {
         Ok(self.kind.lacks(&self.stack[index].memory.bytes()[cells], &run.cells, run.unit, self.now))
     }
 
-    /// Adds those live cells of `run` to the slice that the slice does not have. Such cells belong to events that this
-    /// slice does not know. Returns whether there were any such cells.
+    /// Adds the live cells of `run` that are missing in this slice. Missing cells belong to events that another copy of
+    /// the slice has recorded and this one has not. Returns whether any cells were missing.
     ///
     /// # Errors
     /// Returns [`PartError`] if the run does not fit.
@@ -238,9 +238,9 @@ impl<K: CellKind> CellSlice<K> {
         }
     }
 
-    /// Returns the maximum number of generations at once, for a slice that shares its events with other slices. The
-    /// limit of the filter's own growth does not apply, because such a slice may keep a generation for longer than the
-    /// other slices do.
+    /// Returns the maximum number of generations that a copied slice may have at once. The limit by which the filter
+    /// itself grows does not apply here. A copy may keep a generation that other slices have already dropped, so it may
+    /// have more generations than that limit.
     fn generations_max(&self) -> usize {
         self.growth.map_or(1, |_| GENERATIONS_MAX as usize)
     }

@@ -18,9 +18,9 @@ pub(crate) struct Sweep {
 }
 
 impl Sweep {
-    /// Returns the parts that must be visited when unit `now` ends and unit `next` begins. These are the rest of the
-    /// part of `now`, and the whole parts of the units between. If a whole period has passed, the result contains all
-    /// cells.
+    /// Returns the parts that must be visited when the time moves from unit `now` to unit `next`. These are the rest of
+    /// the part of `now`, and the whole parts of all units between `now` and `next`. If at least a whole period has
+    /// passed, the result contains all cells.
     pub(crate) fn parts_until(
         &self,
         generation: &mut Generation,

@@ -47,9 +47,9 @@ pub enum TtlError {
 }
 
 impl FilterDefinition {
-    /// Returns the stamp of an event at unit `now` that the filter remembers for `ttl_ms`. Its cells expire at `now +
-    /// ceil(ttl / unit) + 1`, as if the event had occurred earlier. The event still counts for the whole window towards
-    /// the number of events for which the filter has room.
+    /// Returns the stamp with which an event at unit `now` is recorded so that the filter remembers it for `ttl_ms`.
+    /// The stamp places the event at an earlier unit, so that its cells expire at `now + ceil(ttl / unit) + 1`. However
+    /// short its time to live is, the event counts for a whole window towards the capacity of the filter.
     ///
     /// ```
     /// use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, UnitNumber, Verdict};

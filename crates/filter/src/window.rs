@@ -66,8 +66,9 @@ impl WindowRule {
         unit.after(self.span_units)
     }
 
-    /// Returns the greatest expiry that the cells of an event of `unit` can have without a later event. If cells expire
-    /// later than that, the last event that set them lies further away from `unit` than the window.
+    /// Returns the greatest expiry of a cell that still allows an event at `unit` to be a duplicate. A cell with a
+    /// later expiry was set by an event that occurred a whole window or more after `unit`, so the two events lie too
+    /// far apart.
     ///
     /// ```
     /// use firstseen_filter::{UnitNumber, WindowRule};
@@ -100,9 +101,9 @@ impl WindowRule {
     /// Returns the place of an event that is only looked up. The parameter `unit` is the unit of the event, `now` is
     /// the unit that the clock shows, and `recorded` is the greatest unit that may have been recorded.
     ///
-    /// A lookup must not move the window, so the unit of the stamp is at most `recorded`. The event is judged at its
-    /// own unit all the same, so it does not find cells that expire before that. Returns `None` in the same cases as
-    /// [`Self::stamp`].
+    /// A lookup must not move the window, so the unit of the returned stamp is at most `recorded`, even if the event
+    /// occurs later. The event is still judged at its own unit, so it does not match cells that will have expired by
+    /// then. Returns `None` in the same cases as [`Self::stamp`].
     ///
     /// ```
     /// use firstseen_filter::{Stamp, UnitNumber, WindowRule};

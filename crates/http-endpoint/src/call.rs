@@ -73,8 +73,9 @@ impl CallOptions {
     }
 }
 
-/// Returns the part of a query before the option `for=`. A gateway appends the path of its client's request after
-/// `for=`. The gateway's client controls that path, so the text after `for=` must not change the call.
+/// Returns the part of a query that comes before the option `for=`. A gateway appends the path of its own client's
+/// request after `for=`. That client is not trusted to change the options of the call, so everything after `for=` is
+/// ignored.
 fn own_part(query: &str) -> &str {
     if query.starts_with("for=") {
         return "";
@@ -102,9 +103,9 @@ impl<'a> Naming<'a> {
         Ok(Self { key: one(headers, &IDEMPOTENCY_KEY)?, source: one(headers, &SOURCE)?, fence: one(headers, &FENCE)? })
     }
 
-    /// Returns one idempotency key for each of `events` events, derived from the headers of the request. A retry with
-    /// the same headers gets the same keys, so nodes recognise it. Returns `None` if the request has no header that
-    /// names its source.
+    /// Returns one idempotency key for each of `events` events. The keys are derived from the headers of the request,
+    /// so a retry with the same headers gets the same keys, and the nodes recognise the retry. Returns `None` if the
+    /// request has no header with the name of its source, because such a request has no idempotency keys.
     ///
     /// # Errors
     /// Returns a problem if there is a source without a key.

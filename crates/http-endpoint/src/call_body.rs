@@ -1,7 +1,8 @@
 //! Asks the cluster about the events of a call.
 //!
-//! Before a call reaches the cluster, the HTTP endpoint checks the rights and the quota of the client. If the filter
-//! cannot execute the call, the endpoint rejects the call before any event is recorded.
+//! The HTTP endpoint performs three checks before it sends a call to the cluster: the client must have the necessary
+//! right, it must not exceed its quota, and the filter must support the operation. If a check fails, the endpoint
+//! rejects the call, and no event of the call is recorded.
 //!
 //! This module does not depend on bodies and replies.
 

@@ -6,9 +6,10 @@
 //!                             \- dedup: body -- reading --> pieces -- streaming --> verdicts -- passing --> records
 //! ```
 //!
-//! A call reads its whole body, within limits, and sends one call to the cluster. A `dedup` request can be much larger,
-//! so it is processed in pieces. A thread of its own reads the records, the cluster judges one piece after the other,
-//! and first-seen records are sent back while more records arrive.
+//! A call for a limited number of events reads its whole body and sends one call to the cluster. The body of a `dedup`
+//! request can be much larger, so the request is processed in pieces. A separate thread reads the records, and the
+//! cluster decides one piece after the other. The endpoint sends the first-seen records of each piece back while the
+//! client still sends further records.
 //!
 //! - Each request gets one reply. A rejected request gets a problem document (RFC 9457).
 //! - The cluster is never asked on behalf of a client that does not have the right.

@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Number of looks that must have seen the same operation in progress before the next look reports that the disk hangs.
 pub const LOOKS: u32 = 6;
 
-/// Factor that determines when a disk that has hung counts as healthy again. A disk must respond for some time before
-/// it is trusted, and that time is doubled if it hangs again. Once the disk has responded for this many times as long
-/// as required, the doubling is reset.
+/// Factor that determines when a disk that has hung counts as healthy again. After a hang, the disk must respond for a
+/// recovery period before it is trusted. If the disk hangs again later, the recovery period is doubled. The doubling is
+/// reset when the disk has responded for this many recovery periods.
 const FORGIVEN_AFTER: u32 = 16;
 
 /// Maximum number of times that the recovery period is doubled. A disk must respond during the whole recovery period to

@@ -50,9 +50,9 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens a journal for appending. `found` describes the existing segments, which a scan must have read before. The
-    /// existing segments are not changed. New records go to a new segment of `segment_bytes` bytes, which is created
-    /// when the first record is written.
+    /// Opens a journal for appending. `found` lists the existing segments, which the caller obtains from a scan of the
+    /// journal. The existing segments are not changed. When the first record is written, a new segment of
+    /// `segment_bytes` bytes is created for it.
     pub fn after(disk: Arc<dyn Disk>, of: NodeMark, segment_bytes: u32, found: &Segments) -> Self {
         let segments: VecDeque<u64> = found.numbers.iter().copied().collect();
         Self {
@@ -145,9 +145,10 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes a frame that notes up to which offset the journal is synced, unless the last frame already notes it.
-    /// After a crash, the reader uses this note to judge a broken record at the end of the journal. If the record was
-    /// synced, it is damaged. Otherwise the write of the record was interrupted, which is harmless.
+    /// Writes a frame that notes up to which offset the journal is synced, unless the last frame already notes it. The
+    /// note helps a reader to judge a broken record that it finds at the end of the journal after a crash. If the
+    /// broken record lies before the noted offset, it was synced and has been damaged since. Otherwise the crash
+    /// interrupted the write of the record, which is harmless.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::push`].

@@ -2,10 +2,12 @@
 //! lose.
 //!
 //! A node has a single journal, which contains the records of all its slice groups in the order in which the groups
-//! produced them. The journal is divided into segments, which are files of equal size. From time to time, each group
-//! writes a checkpoint of its state, which consists of records too. The group keeps working while its checkpoint is
-//! written. Old segments are removed when all groups have newer checkpoints. `docs/reference/disk-format.md` describes
-//! the format.
+//! produced them. The journal is divided into segments, which are files of equal size. `docs/reference/disk-format.md`
+//! describes the format.
+//!
+//! From time to time, each group writes a checkpoint of its state, which also consists of records. The group keeps
+//! working while its checkpoint is written. A segment is removed when all groups have complete checkpoints that are
+//! newer than the records in the segment.
 //!
 //! # Guarantees
 //!

@@ -95,8 +95,8 @@ impl Files {
     }
 }
 
-/// Ranges of a file that were written at least once, as pairs of start and end. Adjacent ranges are merged. Only these
-/// ranges count as used space of the simulated disk.
+/// Ranges of a file that were written at least once, as pairs of start and end. Adjacent ranges are merged. The
+/// simulated disk counts only these ranges as used space.
 #[derive(Clone, Default)]
 struct Written(BTreeMap<usize, usize>);
 
@@ -233,8 +233,9 @@ impl MemoryDisk {
         self.files().gate.is_some()
     }
 
-    /// Blocks all syncs if `hold` is set, and otherwise releases them. This also affects all disks that share the space
-    /// of this disk. The call has no effect if the disk was not created by [`Self::that_may_hang`].
+    /// Blocks all syncs of this disk if `hold` is set, and otherwise lets blocked syncs continue. The call also affects
+    /// all disks that share the space of this disk ([`Self::beside`]). It has no effect if the disk was not created by
+    /// [`Self::that_may_hang`].
     pub fn hold_syncs(&self, hold: bool) {
         // A blocked sync does not hold the lock on the files, so this call cannot deadlock.
         if let Some(gate) = &self.files().gate {
@@ -242,8 +243,8 @@ impl MemoryDisk {
         }
     }
 
-    /// Creates a further disk that represents another folder of the same machine. The new disk has its own files. It
-    /// shares the space of this disk, and blocked syncs block on both disks.
+    /// Creates a second disk that represents another folder of the same machine. The second disk has files of its own,
+    /// but both disks share the same free space. If syncs are blocked on one of the disks, they are blocked on both.
     #[must_use]
     pub fn beside(&self) -> Self {
         let Files { room, gate, .. } = &*self.files();

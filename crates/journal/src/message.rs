@@ -147,7 +147,8 @@ struct ToldMessage {
     events: u32,
     /// Decisions of the events, encoded with two bits for each event. The first event is in the lowest bits of the
     /// first byte. The value 1 means first-seen, 2 means duplicate, and 3 means undecided because the outcome is
-    /// unknown. The value 0 means undecided for any other reason. A restored node does not remember such a decision.
+    /// unknown. The value 0 means undecided for any other reason, and a node that restores the journal ignores such a
+    /// decision.
     #[prost(bytes, tag = "5")]
     decisions: Vec<u8>,
     #[prost(message, optional, tag = "6")]

@@ -1,6 +1,6 @@
 //! Reads a journal from its first record to its last record. The scan returns all records that were synced, in order.
-//! It may also return records that were written but not synced before the process ended. If the journal is damaged, the
-//! scan fails, and the error describes the damage and its place.
+//! In addition, it may return records that were written but not yet synced when the process ended. If the journal is
+//! damaged, the scan fails with an error that describes the damage and its location.
 
 use std::io;
 

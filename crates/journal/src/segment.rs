@@ -10,9 +10,11 @@
 //! All numbers are little-endian. A length of 0 marks the end of the frames.
 //!
 //! The field `synced` of a frame contains the offset up to which the segment was on the medium when the frame was
-//! written. A reader uses it to judge a broken frame. If the broken frame lies before that offset, data that was synced
-//! is damaged. If it lies after that offset, its write may have been interrupted by a crash. This is harmless, because
-//! a reply is sent only after the records that it depends on have been synced.
+//! written. With this offset, a reader can judge a broken frame. If the broken frame lies before the offset, data that
+//! was synced has been damaged.
+//!
+//! If the broken frame lies after the offset, a crash may have interrupted its write. The loss of such a frame is
+//! harmless, because a reply is sent only after the records that it depends on have been synced.
 //!
 //! The checksums of a segment ensure that a frame is returned only if it was written exactly like this at the same
 //! place of the same segment. A frame that was damaged, or left over from another file, is not returned.

@@ -1,7 +1,8 @@
 //! Reserves file descriptors for a folder of files.
 //!
-//! A process that has reached its limit of open files cannot create another file. This can happen to a node with many
-//! connections. A node that cannot write its journal must stop, so a few file descriptors are reserved for the journal.
+//! A process that has reached its limit of open files cannot create another file. A node with many connections can
+//! reach this limit, and would have to stop if it could not write its journal. A few file descriptors are therefore
+//! reserved for the journal.
 //!
 //! If a file operation finds no free descriptor, the reserved descriptors are released and the operation is retried. If
 //! it fails again for the same reason, it returns the error `StorageFull`. Callers then wait until descriptors are

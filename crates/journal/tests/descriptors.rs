@@ -1,5 +1,5 @@
-//! Tests a folder of journal files in a process that has reached its limit of open files. The test lowers that limit
-//! for its whole process, so it must not share the process with other tests.
+//! Tests a folder of journal files in a process that has reached its limit of open files. The test needs a
+//! process of its own, because it lowers that limit for the whole process.
 
 use std::fs::File;
 use std::io::ErrorKind;

@@ -8,9 +8,11 @@
 //! - [`figures`] updates the measured tables of pages.
 //!
 //! The commands of `firstseen-lab` share flags, tables and messages with the binary `firstseen`, through
-//! [`firstseen_cli`]. In the other direction, `firstseen` links no code of this crate, so tools for measurements are
-//! not part of the production binary. The nodes that `bench` and `chaos` start run the production binary. The exception
-//! is `bench tree`, whose nodes run inside the process of the benchmark.
+//! [`firstseen_cli`]. The binary `firstseen` links no code of this crate, so tools for measurements are not part of the
+//! production binary.
+//!
+//! The nodes that `bench` and `chaos` start run the production binary. The exception is `bench tree`, whose nodes run
+//! inside the process of the benchmark.
 
 #![deny(clippy::print_stderr)]
 

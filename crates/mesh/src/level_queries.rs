@@ -2,8 +2,9 @@
 //! with its own events.
 //!
 //! A level of a filter tree queries another level about events that it cannot decide alone. Every query gets exactly
-//! one answer. The answer is created when all parts of the query are answered, or when the query is abandoned. This
-//! module does not depend on owners, links or time.
+//! one answer. The answer is created when all parts of the query have been answered, or when the query is abandoned.
+//!
+//! This module does not depend on owners, links or time.
 
 use std::collections::{BTreeMap, BTreeSet};
 

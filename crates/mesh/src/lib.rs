@@ -8,7 +8,7 @@
 //! - Time advances only when the caller says so.
 //!
 //! This crate does not use randomness, clocks or threads. The caller decides which message is delivered next and which
-//! message is lost. It also measures the results.
+//! message is lost, so every run can be repeated exactly.
 #![warn(missing_docs)]
 
 mod level_queries;

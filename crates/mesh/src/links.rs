@@ -31,8 +31,9 @@ pub enum Way {
 
 impl Way {
     /// Returns whether the message in transit is lost when the process of `node` ends. A message from one node to
-    /// another is lost with either of the two nodes. A query to another level of a filter tree, or the answer to a
-    /// query, is lost only if `node` has sent the query. The receivers of a query are not known before it arrives.
+    /// another is lost if `node` is its sender or its receiver. A query to another level of a filter tree is lost only
+    /// if `node` has sent it, because the receivers of a query are not determined before it arrives. The answer to a
+    /// query is lost together with the node that sent the query.
     pub fn is_lost_with(&self, node: NodeId) -> bool {
         match self {
             Self::Peer(from, to, _) => *from == node || *to == node,
@@ -49,9 +50,9 @@ impl Way {
     }
 }
 
-/// Link whose messages stay in order. There is one link for all messages from one node to another node. For each level
-/// of a filter tree on a node, there is a second link for the queries of that level, and a third link for the answers
-/// to these queries.
+/// Link whose messages stay in order. All messages from one node to another node use the same link. Queries between the
+/// levels of a filter tree have links of their own: each level on a node has one link for the queries that it sends,
+/// and another link for the answers that it receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Link(u64, u64, u8);
 

@@ -13,8 +13,8 @@ use firstseen_routing::{
 use crate::level_queries::Climbs;
 use crate::links::{GroupInstance, Links, Order, Way};
 
-/// Number of bytes of cells that an owner samples when its state is read. The sample serves to estimate how full the
-/// owner's slices are. Simulated clusters do not use this estimate, so the sample is small.
+/// Number of bytes of cells that an owner samples when its state is read. An owner uses the sample to estimate how full
+/// its slices are. The sample can be small here, because simulated clusters do not use the estimate.
 const STATE_BYTES: usize = 64;
 
 /// All owners, the messages between them, and the cluster map.
@@ -66,8 +66,8 @@ impl Mesh {
         self.now = now;
     }
 
-    /// Advances the time by `passed_ms` milliseconds. Each owner learns the new time with its next input. If the
-    /// deadline of a query to another level has passed, the query is abandoned.
+    /// Advances the time by `passed_ms` milliseconds, and abandons the queries to other levels whose deadline has
+    /// passed. An owner learns the new time only when it receives its next input.
     pub fn pass(&mut self, passed_ms: u64) {
         let Moment { monotonic_ms, wall_ms } = self.now;
         self.now = Moment { monotonic_ms: monotonic_ms.after(passed_ms), wall_ms: wall_ms + passed_ms };
@@ -156,9 +156,9 @@ impl Mesh {
         seats.collect()
     }
 
-    /// Handles the parts of queries that the given nodes have not answered, for example because their processes have
-    /// ended. If `are_sent_again` is set, these parts are sent again. Otherwise their queries end with unknown
-    /// verdicts.
+    /// Handles queries to other levels that the given nodes have not answered completely, for example because the
+    /// processes of these nodes have ended. If `are_sent_again` is set, the unanswered parts of the queries are sent
+    /// again. Otherwise the queries end with unknown verdicts.
     pub fn end_parts(&mut self, nodes: &BTreeSet<NodeId>, are_sent_again: bool) {
         let parts = self.climbs.parts_at(nodes);
         if are_sent_again {

@@ -1,6 +1,8 @@
 //! Applies changes of access rights to the cluster map. The size of all principals and rights together is limited, so
-//! that a list of them always fits into one message. Access control can be enabled only if at least one principal has
-//! the right to change access rights. Otherwise nobody could change the rights or disable access control afterwards.
+//! that a list of them always fits into one message.
+//!
+//! Access control can be enabled only if at least one principal has the right to change access rights. Without such a
+//! principal, nobody could change the rights or disable access control afterwards.
 //!
 //! The guarantees of [`crate::apply`] hold.
 

@@ -7,7 +7,9 @@
 //! report, it states that all events of the predecessor have expired by the clock of the node.
 //!
 //! A filter has at most one predecessor. The predecessor is removed when all nodes that have its slices have sent both
-//! reports, or earlier if an operator requests it. The guarantees of [`crate::apply`] hold.
+//! reports, or earlier if an operator requests it.
+//!
+//! The guarantees of [`crate::apply`] hold.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

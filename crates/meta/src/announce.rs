@@ -2,8 +2,8 @@
 //! start. Each start of a node has its own incarnation (process number) in the map. A repeated announcement of the same
 //! start is recognized and does not create another incarnation.
 //!
-//! A node also announces a new start without a restart of its process in two cases: if the other nodes have marked it
-//! as down, and if the node itself has asked to count as restarted.
+//! In two cases, a node announces a new start although its process has not restarted: if the other nodes have marked
+//! the node as down, and if the node itself wants to count as restarted, for example because it lacks events.
 
 use firstseen_routing::{ClusterMap, Format, Incarnation, NodeId};
 

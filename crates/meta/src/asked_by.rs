@@ -1,5 +1,5 @@
-//! Identifies the principal that requested a change, for the audit log. The value is filled in by the node that
-//! received the request from a client. Whether the principal is allowed to make the change has been checked before.
+//! Identifies the principal that requested a change, for the audit log. The node that received the request from the
+//! client fills in this value, after it has checked that the principal may make the change.
 
 use std::fmt;
 

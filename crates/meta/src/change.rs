@@ -83,8 +83,8 @@ pub enum Change {
         number: GenerationNumber,
     },
     /// Records that the slices of a group on a node are complete, which means that they contain all recorded events. If
-    /// a slice was being moved to the node, the move has then ended. The outcome is always [`Outcome::Done`]. A report
-    /// of a node that is down or has restarted since has no effect.
+    /// a slice was being moved to the node, this change also ends the move. If the node is marked down or has restarted
+    /// since it sent the report, the change has no effect. The outcome is [`Outcome::Done`] in either case.
     SlicesComplete {
         /// The filter.
         filter: FilterId,
@@ -175,9 +175,9 @@ pub enum Change {
     ForgiveFilter {
         /// Name of the filter.
         name: String,
-        /// Nodes that are down and that certainly cannot record events any more, each with its last start. A node that
-        /// is down may still hold a lease, which allows it to record events. The change is therefore rejected if any
-        /// node is down that is not in this list.
+        /// Nodes that are down and that certainly cannot record events any more. Each node is listed with its last
+        /// start. The list is necessary because a node that is down may still hold a lease, which allows it to record
+        /// events. The change is rejected if any node that is down is missing from the list.
         ended: BTreeMap<NodeId, Incarnation>,
     },
     /// Creates a filter from a backup, under a name that clients cannot use. The outcome is [`Outcome::FilterCreated`].
@@ -187,8 +187,8 @@ pub enum Change {
         /// The filter, or the root of the filter tree.
         filter: FilterId,
     },
-    /// Requests that the cluster continues without the slices of a group on one node, until that node restarts. The
-    /// change has an effect only if other nodes have complete copies of all these slices. The outcome is
+    /// Requests that the cluster continues without the slices of a group on one node until that node restarts. If other
+    /// nodes do not have complete copies of all these slices, the request has no effect. The outcome is
     /// [`Outcome::Done`] in either case.
     SlicesSpared {
         /// The filter.
@@ -210,16 +210,16 @@ pub enum Change {
         /// The format.
         format: Format,
     },
-    /// Raises the format in which the cluster writes its map. All nodes must be able to read the new format.
-    /// Afterwards, nodes with an older version of the program can no longer take part in the cluster. The outcome is
+    /// Raises the format in which the cluster encodes its map. All nodes must be able to read the new format. After the
+    /// change, a node whose program cannot read the new format can no longer take part in the cluster. The outcome is
     /// [`Outcome::Done`].
     Raise {
         /// The new format.
         format: Format,
     },
-    /// Principal that requested a change. This variant is not a change. It has a place in this enum because the
-    /// encoding of a [`Command`](crate::Command) stores the principal like a change, in front of the actual change. A
-    /// decoded command never has this variant as its change.
+    /// Principal that requested a change. This variant is not a change itself, and a decoded command never has this
+    /// variant as its change. It exists only for the encoding: an encoded [`Command`](crate::Command) contains the
+    /// principal in front of the actual change, in the same form as a change.
     By(Requester),
     /// Changes access rights. The outcome is [`Outcome::Done`].
     Access(AccessChange),

@@ -8,7 +8,8 @@
 //! - No length in the bytes causes an allocation of more than [`BYTES_MAX`].
 //!
 //! Only this module uses the encoding library directly, so the library can be replaced without changing other modules.
-//! The caller decides in which version a value is encoded.
+//!
+//! The caller of an encoding function decides in which version the value is encoded.
 
 use std::ops::RangeInclusive;
 
@@ -17,9 +18,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-/// Versions of the encoding that this program can read. During an upgrade, nodes with two different versions of the
-/// program must read each other's values. Most values are therefore written in the lowest version that can express
-/// them.
+/// Versions of the encoding that this program can read. During an upgrade, nodes with an older version of the program
+/// must be able to read the values that newer nodes write. Most values are therefore written in the lowest version that
+/// can express them.
 ///
 /// - Version 10 belongs to release 0.1.
 /// - Version 11 adds the format of a map ([`crate::Change::Raise`]), access rights ([`crate::AccessChange`]), and the
@@ -43,7 +44,7 @@ const HEADER_BYTES: usize = 1 + CRC_BYTES;
 pub enum CodecError {
     /// The bytes are too short for a header.
     #[error("{bytes} bytes are too few: it was cut short")]
-    FullDisks {
+    TooShort {
         /// Number of given bytes.
         bytes: usize,
     },
@@ -109,7 +110,7 @@ pub(crate) fn encode_as<T: Serialize>(version: u8, value: &T) -> Result<Vec<u8>,
 /// [`CodecError`] says what is wrong with the bytes.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     let Some((header, body)) = bytes.split_at_checked(HEADER_BYTES) else {
-        return Err(CodecError::FullDisks { bytes: bytes.len() });
+        return Err(CodecError::TooShort { bytes: bytes.len() });
     };
     let version = header[0];
     let crc = &header[1..];
@@ -219,7 +220,7 @@ mod tests {
         assert_eq!(decode::<u64>(&bytes), Err(CodecError::Version { found: 1 }));
         bytes[0] = NEWEST + 1;
         assert_eq!(decode::<u64>(&bytes), Err(CodecError::Version { found: NEWEST + 1 }));
-        assert_eq!(decode::<u64>(&[]), Err(CodecError::FullDisks { bytes: 0 }));
+        assert_eq!(decode::<u64>(&[]), Err(CodecError::TooShort { bytes: 0 }));
     }
 
     #[test]

@@ -50,9 +50,9 @@ pub struct RaftTiming {
     pub membership_ms: u64,
     /// Number of log entries between two snapshots.
     pub snapshot_entries: u64,
-    /// Waiting time before the leader automatically raises the format of the cluster, in milliseconds. The time begins
-    /// when all nodes can read the newer format. Until it ends, an operator can still go back to the previous version
-    /// of the program, or prevent the change of the format.
+    /// Waiting time before the leader automatically raises the format of the cluster, in milliseconds. The waiting time
+    /// begins when all nodes can read the newer format. While the leader waits, an operator can still prevent the
+    /// change, or go back to the previous version of the program.
     pub raise_after_ms: u64,
 }
 

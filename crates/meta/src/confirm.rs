@@ -1,8 +1,10 @@
-//! Confirms that a start of a node still counts as up, so that the node may act on its cluster map. A node whose map is
-//! outdated cannot determine this on its own, because the other nodes may have marked it as down in the meantime. It
-//! therefore asks the leader. The leader first lets a majority confirm that it still leads (Raft's read index), and
-//! thereby knows every change that was committed before the question. The answer was true at some moment after the
-//! question was asked.
+//! Lets a node check whether the cluster still counts it as up. The node may act on its cluster map only as long as
+//! this is the case. If its map is outdated, the node cannot see that the other nodes have marked it as down, so it
+//! asks the leader.
+//!
+//! The answer of the leader is based on every change that was committed before the question. To ensure this, the leader
+//! first lets a majority of the nodes confirm that it still leads (Raft's read index). The answer was true at some
+//! moment after the question was asked.
 
 use firstseen_routing::Incarnation;
 
@@ -14,10 +16,11 @@ use crate::meta::Meta;
 use crate::types::Applied;
 
 impl Meta {
-    /// Asks the leader whether this start of this node counts as up. If it does, the result is the version of a cluster
-    /// map that this node has already received, and that contains every change that was committed before the question.
-    /// Returns `None` if the start does not count as up. The call makes a single attempt, and fails if no majority of
-    /// the nodes answers.
+    /// Asks the leader whether this node still counts as up in its present incarnation, and returns the version of the
+    /// node's cluster map. The map of that version contains every change that was committed before the question.
+    /// Returns `None` if the node does not count as up.
+    ///
+    /// The call makes a single attempt. It fails if no majority of the nodes answers.
     ///
     /// # Errors
     /// [`MetaError`]: no node could answer.

@@ -151,9 +151,9 @@ pub(crate) struct CompleteReport<'a> {
 }
 
 impl CompleteReport<'_> {
-    /// Returns the numbers within the filter of the slices that the report covers. A slice that was assigned to the
-    /// node after the epoch of the report is left out. For such a slice, the report refers to an earlier copy on the
-    /// same node, which has been moved away or whose move was cancelled since then.
+    /// Returns the slices that a node has reported as complete, by their numbers within the filter. A slice is left out
+    /// if it was assigned to the node only after the epoch of the report. In that case, the node has reported an
+    /// earlier copy of the slice, which has since been moved to another node or whose move was cancelled.
     fn reported(&self, record: &FilterRecord, node: NodeId) -> BTreeSet<u32> {
         let slicing = record.definition.slicing;
         let first = slicing.slices_of(self.group).start;
@@ -221,9 +221,9 @@ pub(crate) fn slices_missing(
     Ok(Outcome::Done)
 }
 
-/// Lets the cluster continue without the slices of a node, if other nodes have complete copies of them. If two nodes
-/// with copies of the same slice request this one after the other, only the first request succeeds, because no further
-/// complete copy may be left for the second one.
+/// Lets the cluster continue without the slices of a node, if other nodes have complete copies of them. Two nodes with
+/// copies of the same slice may request this one after the other. The second request has no effect if the first one has
+/// left no other complete copy.
 pub(crate) fn slices_spared(
     state: &mut State,
     filter: FilterId,
@@ -238,11 +238,12 @@ pub(crate) fn slices_spared(
     }
 }
 
-/// Accepts the losses of a filter: incomplete slices count as complete from now on, although they may lack events. This
-/// includes all levels of a tree, and the predecessor of a filter that is being altered.
+/// Accepts the losses of a filter: its incomplete slices count as complete from now on, although they may lack events.
+/// The losses are also accepted for all levels of the filter's tree, and for the predecessor of a filter that is being
+/// altered.
 ///
-/// The losses cannot be accepted while any node is down that is not listed in `ended`. Such a node may still have a
-/// valid lease, and would then decide events differently from the remaining nodes.
+/// The request is rejected if a node is down and not listed in `ended`. Such a node may still have a valid lease. It
+/// would then continue to decide events, and its decisions could contradict those of the remaining nodes.
 pub(crate) fn forgive(
     state: &mut State,
     name: &str,

@@ -1,8 +1,9 @@
 //! Decides when the leader may raise the format of the cluster, in which the cluster map is encoded
-//! ([`firstseen_routing::Format`]). Raising the format cannot be undone: a program that cannot read the new format is
-//! then excluded from the cluster, and operators cannot go back to such a program. The format is therefore raised only
-//! if every node has recently reported that it can read the new format, and if no node holds the format. An operator
-//! makes a node hold the format to prevent the change.
+//! ([`firstseen_routing::Format`]). Raising the format cannot be undone. A program that cannot read the new format is
+//! excluded from the cluster, so operators can no longer go back to that program.
+//!
+//! The format is raised only under two conditions: every node has recently reported that it can read the new format,
+//! and no node holds the format. An operator makes a node hold the format in order to prevent the change.
 //!
 //! This module stores the reports that nodes send about the formats that they can read. A node without a recent report
 //! is assumed to be unable to read a new format.

@@ -72,9 +72,9 @@ fn no_longer_says(state: &mut State, node: NodeId) {
     }
 }
 
-/// Marks every node as down that more than half of the other nodes cannot reach. A node that has been marked as down no
-/// longer counts as a reporter. The nodes are therefore processed one after the other, and the remaining reports are
-/// counted again for each node.
+/// Marks every node as down that more than half of the other nodes report as unreachable. Reports of nodes that are
+/// down do not count. The function therefore marks one node at a time, and counts the remaining reports again before it
+/// marks the next node.
 fn judge(state: &mut State) {
     while let Some(node) = outvoted(state) {
         no_longer_says(state, node);
@@ -122,8 +122,9 @@ fn asked_nodes(map: &ClusterMap, record: &FilterRecord) -> Vec<Option<NodeId>> {
     slices.map(|slice| map.asked(record, slice).map(|owner| owner.node)).collect()
 }
 
-/// Marks the slices of `node` as incomplete, because the other nodes of the slice group record events without `node`
-/// from now on. Slices of a group that no other node belongs to stay complete, because nothing can be recorded in them.
+/// Marks the slices of `node` as incomplete, because from now on the other nodes of each slice group record events
+/// without `node`. If `node` is the only node of a group, its slices in that group stay complete, because no other node
+/// can record events in them.
 fn open_gaps(map: &mut ClusterMap, node: NodeId) {
     for record in map.filters.values_mut().filter(|record| !waits_for_complete(record)) {
         let slicing = record.definition.slicing;
@@ -134,8 +135,9 @@ fn open_gaps(map: &mut ClusterMap, node: NodeId) {
     }
 }
 
-/// Returns whether only a complete copy of the filter's slices may report an event as new. As long as such a filter has
-/// no complete copy of a slice, no event is recorded in the slice, so no copy misses an event.
+/// Returns whether a slice of the filter records events only while it has a complete copy. Such a filter never reports
+/// an event as new without a complete copy. If all copies of a slice are incomplete, no event is recorded in the slice,
+/// so the copies do not miss any further events.
 pub(crate) fn waits_for_complete(record: &FilterRecord) -> bool {
     let is_alone = record.definition.slicing.slices_per_group() <= 1 && record.branch.is_none();
     is_alone && record.policies.when_lost != WhenLost::FirstSeen
@@ -159,9 +161,9 @@ pub(crate) fn open_gaps_beside_complete(map: &mut ClusterMap) {
     }
 }
 
-/// Raises the epochs of the selected filters. A new epoch makes nodes reject messages that are based on the previous
-/// cluster map. This is necessary when the head nodes of events change. It is also necessary when a copy begins to
-/// fetch its missing events, because a node that uses the previous map would not send new events to that copy.
+/// Raises the epochs of the selected filters, which makes nodes reject messages that are based on the previous cluster
+/// map. This is necessary when the head nodes of events change. It is also necessary when a copy begins to fetch its
+/// missing events, because a node with the previous map would not send new events to that copy.
 fn raise_epochs(map: &mut ClusterMap, of: impl Fn(&FilterRecord) -> bool) {
     map.filters.values_mut().filter(|record| of(record)).for_each(|record| record.epoch.rise());
 }

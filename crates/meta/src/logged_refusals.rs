@@ -1,7 +1,9 @@
 //! Logs why other members reject the messages of this node. Only reasons that require an action by an operator are
-//! logged, and each of them once. Openraft itself would log every failed message. Without a majority, that would be
-//! about a hundred lines in 20 seconds, and most of them would only say that a node does not answer. The log of
-//! openraft is therefore disabled for these messages.
+//! logged. A reason is logged once, and not for each message.
+//!
+//! This module replaces the log messages of openraft, which would report every failed message. While a cluster has no
+//! majority, that would be about a hundred lines in 20 seconds, and most of them would only state that a node does not
+//! answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -217,9 +217,11 @@ impl Controller {
         Ok(())
     }
 
-    /// Completes membership changes that a previous leader has begun but not finished. Such a change consists of
-    /// several steps, and a leader may fail between them. One case is not completed here: if a node has been assigned a
-    /// number but is not a follower yet, the client that requested the change repeats its request with the same id.
+    /// Completes membership changes that a previous leader has begun but not finished. A membership change consists of
+    /// several steps, and a leader may fail between two of them.
+    ///
+    /// This method does not complete the change of a node that has been assigned a number but is not a follower yet. In
+    /// that case, the client that requested the change repeats its request with the same id.
     async fn finish_what_was_begun(&self) -> Result<(), NoAnswer> {
         let ready = self.raft.ensure_linearizable().await;
         ready.map_err(|error| NoAnswer::Again(error.to_string()))?;

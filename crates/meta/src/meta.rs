@@ -97,16 +97,16 @@ impl Meta {
         self.identity().is_some_and(|identity| self.inner.published.has_left(identity.node))
     }
 
-    /// Returns a receiver for the incarnation of this start of the node. The value is `None` until the cluster map
-    /// contains the start. If the node asks the cluster to count as restarted, the value is `None` again until the map
-    /// contains the new start.
+    /// Returns a receiver for the current incarnation of this node, which is the number of its start in the cluster
+    /// map. The value is `None` until the cluster map contains the start. If the node asks the cluster to count as
+    /// restarted, the value becomes `None` again until the map contains the new start.
     pub fn incarnation(&self) -> watch::Receiver<Option<Incarnation>> {
         self.inner.incarnation.subscribe()
     }
 
     /// Makes this node count as restarted, as if the other nodes had marked it as down. A node calls this method when
-    /// it was unable to hold its slices for a while, because it then lacks events. `start` is the incarnation that
-    /// ends. The call has no effect if the node already has another incarnation.
+    /// it was unable to hold its slices for a while, because its slices then lack events. `start` is the incarnation
+    /// that ends with this call. If the node already has another incarnation, the call has no effect.
     pub fn begin_anew(&self, start: Incarnation) {
         self.inner.over.send(Some(start));
     }
@@ -181,9 +181,9 @@ impl Meta {
         }
     }
 
-    /// Proposes a command to the cluster, and waits for its outcome. Every member accepts proposals and forwards them
-    /// to the leader. When this method returns, the map of this node usually contains the change. Only if the node is
-    /// far behind the leader, its map may not contain the change yet.
+    /// Proposes a command to the cluster, and waits for its outcome. The method can be called on every member, and
+    /// forwards the command to the leader. When it returns, the cluster map of this node usually contains the change
+    /// already. The map lacks the change only if this node is far behind the leader.
     ///
     /// # Errors
     /// Returns a [`MetaError`]. After [`MetaError::Unknown`], the caller can repeat the command with the same id.
@@ -207,9 +207,9 @@ impl Meta {
         }
     }
 
-    /// Returns a receiver that tells whether the disk is nearly full. The value is `true` if only the space that is
-    /// reserved for the consensus log is left, or even less. While the value is `true`, no other part of the node may
-    /// use disk space. Receivers get the value `true` before the reserved space is used.
+    /// Returns a receiver that tells whether the disk is nearly full. The value is `true` if no free space is left
+    /// except the space that is reserved for the consensus log. While the value is `true`, all other parts of the node
+    /// must stop using disk space. Receivers get the value before the consensus log uses the reserved space.
     pub fn short_of_room(&self) -> watch::Receiver<bool> {
         self.inner.database.watch_short()
     }
@@ -284,9 +284,9 @@ impl Meta {
         }
     }
 
-    /// Sends the request to each of the other voters until one of them answers as the leader. This method is used when
-    /// this node knows no leader. That can happen although a leader exists, because the leader may not know the current
-    /// address of this node yet and therefore cannot send messages to it.
+    /// Sends the request to the other voters, one after the other, until one of them answers as the leader. This method
+    /// is used when this node does not know the leader. For example, the leader may not know the current address of
+    /// this node yet, and therefore cannot send messages to it.
     async fn ask_around(&self, running: &Running, asked: &Asked) -> Answer {
         let map = running.network.published.newest();
         let others = map.nodes.iter().filter(|(node, record)| record.voter && **node != running.identity.node);

@@ -1,5 +1,6 @@
-//! Pseudorandom numbers for command ids, timeouts and filler bytes. The numbers are computed from their input and do
-//! not use a random source, so the same input gives the same number on every node and in every version of the program.
+//! Pseudorandom numbers for command ids, timeouts and filler bytes. A number is computed from the input of the function
+//! alone, without a source of randomness. The same input therefore gives the same number on every node and in every
+//! version of the program.
 
 /// Returns 64 pseudorandom bits that depend on `value` (the finalizer of SplitMix64).
 pub(crate) fn mixed(value: u64) -> u64 {

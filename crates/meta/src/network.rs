@@ -94,13 +94,13 @@ impl Channels {
         }
     }
 
-    /// Discards the channel to a member that did not answer in time, so that the next call opens a new connection. A
-    /// connection may lose messages without an error. HTTP/2 needs ten seconds to detect this, which is too long for
-    /// the consensus.
+    /// Discards the channel to a member that did not answer in time, so that the next call opens a new connection. The
+    /// existing connection may be broken and lose all messages. HTTP/2 detects a broken connection only after ten
+    /// seconds, which is too long for the consensus.
     ///
-    /// A channel is kept in two cases, although the member did not answer in time. If a reply has arrived on the
-    /// channel within [`CONNECT_TIMEOUT`], the connection works and the member may just be slow. If the channel was
-    /// opened within that time, the connection may still be in the process of being established.
+    /// In two cases, the channel is kept although the member did not answer in time. First, if a reply has arrived on
+    /// the channel within [`CONNECT_TIMEOUT`], the connection works and the member may just be slow. Second, if the
+    /// channel was opened within that time, its connection may not be established yet.
     fn discard(&self, member: &Member) {
         let mut channels = self.lock();
         if channels.get(member).is_some_and(|open| open.heard.elapsed() >= CONNECT_TIMEOUT) {

@@ -1,6 +1,6 @@
-//! Requests that a node makes to the cluster on behalf of a principal, such as creating a filter. The command contains
-//! the principal, so that the audit log can name it, provided that the format of the cluster can express this. The
-//! caller must have checked that the principal may make the request.
+//! Requests that a node makes to the cluster on behalf of a principal, such as creating a filter. The caller must have
+//! checked that the principal may make the request. The command names the principal for the audit log, if the format of
+//! the cluster supports this.
 //!
 //! The guarantees of [`Meta::propose`] hold.
 

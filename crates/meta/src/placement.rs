@@ -50,8 +50,9 @@ struct Room<'map> {
 /// copies of each slice. If `sites` is not empty, only nodes at these sites are chosen.
 ///
 /// Each slice is assigned to the node that has the fewest slices of the same slice group. If several nodes have the
-/// same number, the one with the fewest slices of the filter is chosen, and then the one with the least used memory. If
-/// possible, an additional copy is placed at a site that has no copy of the slice yet.
+/// same number, the node with the fewest slices of the filter is chosen. If several nodes are still equal, the node
+/// with the least used memory is chosen. An additional copy is placed at a site that has no copy of the slice yet, if
+/// there is such a site.
 pub fn owners(
     map: &ClusterMap,
     name: &str,

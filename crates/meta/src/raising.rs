@@ -1,6 +1,6 @@
-//! Raises the format in which the cluster writes its map. An operator can request this. Otherwise the leader raises the
-//! format automatically when all nodes have been able to read the newer format for a while. In both cases, the format
-//! is raised only if every node has recently reported that it can read the newer format.
+//! Raises the format in which the cluster encodes its map. There are two ways to start this change: an operator can
+//! request it, or the leader makes it automatically when all nodes have been able to read the newer format for a while.
+//! In both cases, every node must have recently reported that it can read the newer format.
 
 use firstseen_routing::Format;
 use tokio::time::Instant;
@@ -92,8 +92,9 @@ pub(crate) fn reads(meta: &Meta) -> Reads {
     Reads { newest: NEWEST_FORMAT, holds: holds_format(meta) }
 }
 
-/// Task that raises the format of the cluster automatically. The task acts when this node is the leader and no node has
-/// prevented the change for the configured time. It ends when the cluster uses the newest format.
+/// Task that raises the format of the cluster automatically. The task raises the format when this node is the leader,
+/// and when no node has prevented the change for the configured time. It ends as soon as the cluster uses the newest
+/// format.
 pub(crate) async fn when_all_can(meta: Meta) {
     meta.inner.stop.run_until_cancelled(raise_in_time(&meta)).await;
 }

@@ -17,9 +17,9 @@ use firstseen_routing::{ClusterMap, FilterId, FilterRecord, NodeId, SliceMove};
 use crate::placement::{runs, slice_bytes, used_bytes};
 use crate::refusal::Refusal;
 
-/// Plans moves of slice copies. If `drained` contains nodes, the plan moves all slices away from these nodes. If
-/// `drained` is empty, the plan balances the slices of each filter, so that all nodes have about the same number of
-/// them.
+/// Plans which copies of slices move to other nodes. If `drained` contains nodes, the plan moves all copies away from
+/// these nodes. If `drained` is empty, the plan balances the filters, so that all nodes have about the same number of
+/// slices of each filter.
 ///
 /// # Errors
 /// [`Refusal::Move`] if a slice of a drained node cannot be placed elsewhere.
@@ -148,9 +148,9 @@ impl<'map> Layout<'map> {
         self.has(slice, from) && self.holders[slice as usize].iter().all(|(_, is_moving)| !is_moving)
     }
 
-    /// Returns whether a copy of a slice may move to another node in order to balance the nodes. The slice must have a
-    /// complete copy, because the new copy fetches its events from there. The move must also not bring two copies of
-    /// the slice to the same site.
+    /// Returns whether a copy of a slice may move to another node in order to balance the nodes. There are two
+    /// conditions. The slice must have a complete copy, from which the new copy can fetch its events. And the move must
+    /// not bring two copies of the slice to the same site.
     fn can_move(&self, slice: u32, from: NodeId, to: NodeId) -> bool {
         let is_nearer = self.is_near(slice, to, from) && !self.is_near(slice, from, from);
         self.complete[slice as usize] && self.may_move(slice, from) && !self.has(slice, to) && !is_nearer

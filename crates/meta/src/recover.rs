@@ -1,6 +1,6 @@
 //! Recovers a cluster after more than half of its voters have failed for good. One remaining node founds a new cluster
-//! from the newest state that it knows. The new cluster has a new id, so nodes of the previous cluster are rejected,
-//! even if they have made further changes without the remaining node.
+//! from the newest state that it knows. The new cluster has a new id, and rejects nodes of the previous cluster. This
+//! is necessary because those nodes may have made changes that the remaining node does not know.
 //!
 //! All other nodes of the previous cluster count as lost. Nodes without slices are removed from the cluster map. Nodes
 //! with slices stay in the map, marked as down and under new names, so that their slices can be moved to other nodes.

@@ -2,7 +2,9 @@
 //! contains. Its slices are assigned to the current nodes of the cluster. Until the cells of the backup have been
 //! written into the slices, the filter has a temporary name that clients cannot use.
 //!
-//! The slices of a restored filter count as incomplete, because events that were recorded after the backup are missing.
+//! The slices of a restored filter count as incomplete, because they lack the events that were recorded after the
+//! backup.
+//!
 //! The guarantees of [`crate::apply`] hold.
 
 use std::sync::Arc;

@@ -49,9 +49,9 @@ impl Running {
         self.leader() == Some(self.identity.node)
     }
 
-    /// Returns whether a start of a node counts as up. The answer is based on the state of this node, which must be the
-    /// leader. To ensure that no newer leader exists, a majority of the nodes first confirms that this node still
-    /// leads.
+    /// Returns whether a node counts as up in the given incarnation. This node must be the leader, and answers from its
+    /// own state. That state could be outdated if another node had become the leader. A majority of the nodes therefore
+    /// first confirms that this node still leads.
     pub(crate) async fn confirm_by_majority(&self, node: NodeId, incarnation: Incarnation) -> Answer {
         let read = self.raft.ensure_linearizable().await.map_err(|error| NoAnswer::Again(error.to_string()))?;
         let index = read.map_or(0, |log_id| log_id.index);

@@ -7,9 +7,9 @@
 //! catch up if it rejected all unknown senders. It therefore accepts messages from members with numbers that it has
 //! never seen, if they have the certificate of any node.
 //!
-//! A node accepts messages of unknown members only if it has not received a message from a known leader for as long as
-//! a message may take. It never accepts them while it is the leader itself, and it never accepts proposals of unknown
-//! members.
+//! Messages of unknown members are accepted only in an emergency: if the node has received no message from a known
+//! leader for as long as a message may take. While the node is the leader itself, it rejects all messages of unknown
+//! members. It never accepts proposals from them.
 
 use std::sync::Arc;
 use std::time::Duration;

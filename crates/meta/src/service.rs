@@ -1,6 +1,7 @@
-//! The calls that other members can make to this node. A message that is meant for another cluster or another node is
-//! rejected before its content is read. A message is also rejected if it was not sent by the node that it names as its
-//! sender. The server accepts only callers with a node's certificate, so this module does not check who may make calls.
+//! The calls that other members can make to this node. A message is rejected before its content is read if it is meant
+//! for another cluster or another node. It is also rejected if it was not sent by the node that it names as its sender.
+//!
+//! The server accepts only callers with a node's certificate, so this module does not check who may make calls.
 
 use firstseen_routing::NodeId;
 use firstseen_wire::net::meta_server;

@@ -1,6 +1,8 @@
-//! Quotas for groups of filters, which are selected by their names. A quota limits the number of filters and the memory
-//! of their cells. If an operator sets a limit below the current usage, the existing filters stay, and only changes
-//! that increase the usage are rejected. The usage is computed from the cluster map alone, so all nodes decide equally.
+//! Quotas for groups of filters, which are selected by their names. A quota limits the number of the filters and the
+//! memory of their cells. If an operator sets a limit below the current usage, the existing filters are kept, and only
+//! changes that increase the usage are rejected.
+//!
+//! The usage is computed from the cluster map alone, so all nodes come to the same decision.
 
 use std::collections::BTreeSet;
 

@@ -2,11 +2,11 @@
 //! voters have the same slot. If two voters had similar timeouts, both could become candidates at the same time when
 //! they lose contact with the leader, and the election could fail.
 //!
-//! The slot of a node is computed from the number of the node, because openraft needs the timeout when it starts,
-//! before the node knows any other node. The timeout is chosen once for the life of a process.
+//! The slot of a node is computed from the node's number alone. Openraft needs the election timeout when it starts, and
+//! at that moment the node does not know any other node. The timeout does not change while the process runs.
 //!
-//! Numbers of nodes are never reused, so they become larger than the number of slots, and several numbers share a slot.
-//! A new node therefore gets a number whose slot is free. If the slot of a node already belongs to a voter, the node
+//! There are more node numbers than slots, because numbers are never reused, so several numbers share a slot. A new
+//! node therefore gets a number whose slot is free, if there is one. A node whose slot already belongs to a voter
 //! cannot become a voter.
 
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use firstseen_routing::{NodeId, NodeRecord};
 
 /// Maximum number of voters in a cluster. A cluster with seven voters survives the loss of three of them. More voters
-/// would make every change slower, because more nodes must acknowledge it. All further nodes are followers without a
-/// vote.
+/// would make every change slower, because more nodes would have to acknowledge it. All nodes beyond this number are
+/// followers without a vote.
 pub const VOTERS_MAX: usize = 7;
 
 /// Number of slots. The timeout of the last slot is longer than that of the first slot by this number of widths, minus
@@ -35,8 +35,8 @@ pub(crate) fn is_free(node: u64, others: impl IntoIterator<Item = u64>) -> bool 
     others.into_iter().all(|other| other == node || slot(other) != slot(node))
 }
 
-/// Returns the number that a new node gets. This is the first number, starting with `next`, whose slot is not used by
-/// any member. If every slot is used, it is the first number whose slot is not used by a voter.
+/// Returns the number that a new node gets, which is at least `next`. If possible, it is the first number whose slot is
+/// not used by any member. If the members use all slots, it is the first number whose slot is not used by a voter.
 pub(crate) fn number_for(next: u64, members: &BTreeMap<NodeId, NodeRecord>) -> u64 {
     let voters = members.iter().filter(|(_, record)| record.voter);
     let voters: Vec<u64> = voters.map(|(node, _)| node.0).collect();

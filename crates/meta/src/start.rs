@@ -1,6 +1,6 @@
-//! Starts the part of a node that takes part in the consensus, and connects its components. If the node belongs to no
-//! cluster, openraft is not started until the node founds or joins one. A new cluster is founded only on the node on
-//! which an operator requests it.
+//! Starts the part of a node that implements the consensus, and connects its components. On a node that belongs to no
+//! cluster, openraft is started only when the node founds or joins a cluster. A node founds a new cluster only if an
+//! operator requests this on the node.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;

@@ -1,6 +1,8 @@
 //! The replicated state that commands change. It consists of the cluster map, the hash secrets of the filters, and the
-//! outcomes of the newest commands. The outcomes are stored so that a repeated command gets the same answer. Numbers of
-//! nodes and filters are never assigned twice. The state is encoded in the format that its map states.
+//! outcomes of the newest commands. The outcomes are stored so that a repeated command gets the same answer as the
+//! first time. A number of a node or filter is never assigned twice.
+//!
+//! The cluster map states a format, and the whole state is encoded in that format.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

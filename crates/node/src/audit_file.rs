@@ -19,9 +19,10 @@ use thiserror::Error;
 
 pub(crate) use line::Line;
 
-/// Number of bytes at the end of an existing audit file that are read when the file is opened. The node searches them
-/// for the newest entries of the consensus log, so that it does not write these entries twice. The node writes far
-/// fewer bytes than this between two snapshots of the consensus log, so the part is large enough.
+/// Number of bytes that the node reads from the end of an existing audit file when it opens the file. In this part, the
+/// node looks for the newest entries of the consensus log that the file already contains, so that it does not write
+/// them twice. The part is long enough because the node writes far fewer bytes between two snapshots of the consensus
+/// log.
 const TAIL_BYTES: u64 = 1 << 20;
 
 /// The possible beginnings of a line in this file.
@@ -170,9 +171,9 @@ fn appending(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Returns an error unless an audit file can be kept at `path`. The path must name a regular file, or a new file in an
-/// existing folder. Pipes are rejected because writing to them can block. Devices are rejected because they have no end
-/// at which the node could continue to write.
+/// Returns an error unless an audit file can be kept at `path`. The path must name a regular file, or a file that does
+/// not exist yet in an existing folder. Pipes are rejected because a write to a pipe can block the node. Devices are
+/// rejected because the node must be able to append to the end of the file after a restart.
 fn check_place(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(there) if there.is_file() => Ok(()),

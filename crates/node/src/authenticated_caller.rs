@@ -294,9 +294,10 @@ fn missing(principal: &str, right: Right, filter: Option<&str>) -> String {
     )
 }
 
-/// Returns the command-line flag that grants a right on a filter, for use in an error message. A client that lacks
-/// `describe` receives the flag for `observe` instead. Most clients first describe a filter and then record events in
-/// it, so the right to describe would only lead to the next error.
+/// Returns the command-line flag that grants a right on a filter, for use in an error message. For the right
+/// `describe`, the function recommends the flag for `observe` instead. Most clients first describe a filter and then
+/// record events in the filter. With `describe` alone, such a client would only get past the first step, and would
+/// receive the next error when it records events.
 fn allow(verb: FilterVerb) -> String {
     match verb {
         FilterVerb::Describe => {

@@ -1,6 +1,6 @@
-//! Everything that this node knows about its own clock and the clocks of other nodes. Links measure the clocks of other
-//! nodes, owners ask for the time that they assign to events, and operators receive alarms about wrong clocks. The
-//! rules by which clocks are judged are in `firstseen_routing::ClockWatch`.
+//! The knowledge of a node about its own clock and the clocks of other nodes. Links between nodes measure how far the
+//! clocks differ. Owner threads use the result to assign correct times to events, and the console uses it to warn
+//! operators of wrong clocks. The rules for deciding which clock is wrong are in `firstseen_routing::ClockWatch`.
 //!
 //! # Guarantees
 //! - Owners use the time of day as of the last comparison of clocks. The clocks are compared when a peer sends its
@@ -56,9 +56,12 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
-    /// Creates the state of a node that has not received the time of any other node yet. Until then, the node compares
-    /// its clock with `last_time`, the time of day that it relied on before its restart. A clock that differs by more
-    /// than `skew_max_ms` is considered wrong. The node revokes `lease` when this machine may have been paused.
+    /// Creates the clock state of a node that has not received the time of any other node yet. Until the node receives
+    /// such a time, it compares its clock with `last_time`, the time of day that it stored before its restart. A clock
+    /// that differs by more than `skew_max_ms` is considered wrong.
+    ///
+    /// The node revokes `lease` when this machine may have been paused, because the lease may have ended during the
+    /// pause.
     pub(crate) fn new(skew_max_ms: u64, rules: Rules, last_time: Arc<dyn LastTime>, lease: Arc<SharedLease>) -> Self {
         let is_checked = rules.keep(Rule::MeasuresClocks);
         let time = if is_checked { TimeOfDay::UNKNOWN } else { TimeOfDay::UNCHECKED };

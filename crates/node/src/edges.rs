@@ -1,7 +1,8 @@
-//! The interface between a node and its machine. A node uses sockets, clocks, threads and disks only through a value of
-//! type [`Edges`], so that a simulation can run the same node code with simulated implementations. There are two
-//! exceptions. The Redis endpoint and the HTTP endpoint start their own threads to serve a [`RedisListener::Tcp`] and
-//! [`Edges::http_api`].
+//! The interface between a node and its machine. A node uses sockets, clocks, threads and disks through a value of type
+//! [`Edges`], so that a simulation can run the same node code with simulated implementations.
+//!
+//! Two parts of a node do not use this interface for their threads. The Redis endpoint on a [`RedisListener::Tcp`] and
+//! the HTTP endpoint on [`Edges::http_api`] start their own threads.
 
 use std::fs;
 use std::future::Future;
@@ -114,9 +115,10 @@ impl Connection {
     /// Returns this connection with an identity for its peer. This method is meant for simulated networks only: real
     /// listeners do not call it, and no data that a peer sends can reach it.
     ///
-    /// The identity that a simulated network provides cannot give a peer more rights than the peer has without it. If
-    /// the node uses no certificates, every client has all rights, so an identity can only reduce them. If the node
-    /// uses certificates, the TLS handshake discards the identity.
+    /// An identity from a simulated network never gives a peer more rights than the peer already has. If the node uses
+    /// no certificates, a peer without an identity has all rights, so an identity can only reduce them. If the node
+    /// uses certificates, the identity is discarded during the TLS handshake, and only the certificate of the peer
+    /// counts.
     #[doc(hidden)]
     pub fn vouched_for(self, vouched: Option<Vouched>) -> Self {
         Self { vouched, ..self }

@@ -1,7 +1,6 @@
-//! Generates identifiers for commands to the consensus group if the caller of a command has not supplied one. The
-//! cluster executes only one command with a given identifier, so no two commands may share one. The identifiers that a
-//! process generates differ from each other. If the seed of the process is random, they also differ from the
-//! identifiers of all other processes.
+//! Generates identifiers for commands to the consensus group, for callers that have not supplied an identifier of their
+//! own. Two commands must never have the same identifier, because the cluster would execute only one of them. All
+//! identifiers from one process differ. Identifiers from different processes differ if each process has a random seed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,5 @@
-//! The keeper of a node's journal. It receives records from all owners, and writes and syncs them together.
+//! The journal writer of a node. It receives journal records from all owner threads, and writes and syncs the records
+//! of several owners together.
 //!
 //! # Guarantees
 //! - The records of one owner stay in the order in which the owner passed them.
@@ -79,7 +80,7 @@ struct WaitingNotes {
     writing_due_ms: Option<MonotonicMs>,
 }
 
-/// The shared state of the journal's keeper, as owners use it.
+/// The part of the journal writer that is shared between the owner threads and the writing task.
 pub(crate) struct JournalWriter {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
@@ -113,7 +114,7 @@ pub(crate) struct JournalWriter {
 }
 
 impl JournalWriter {
-    /// Creates a keeper for `readers` owners.
+    /// Creates a journal writer for `readers` owners.
     pub(crate) fn new(disk: Arc<dyn Disk>, segment_bytes: u32, clock: Arc<dyn Clock>, readers: usize) -> Self {
         Self {
             disk,
@@ -144,9 +145,11 @@ impl JournalWriter {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the journal that the previous process of this node has written. The function `take` is called with each
-    /// record and the number of the journal segment that contains the record. Every owner reads the whole journal. Only
-    /// one owner reads at a time, and each of them calls [`Self::has_read`] when it has finished.
+    /// Reads the journal that the previous process of this node has written. The method calls `take` with each record,
+    /// and with the number of the journal segment that contains this record.
+    ///
+    /// Every owner calls this method and reads the whole journal, but only one owner reads at a time. When an owner has
+    /// finished reading, it must call [`Self::has_read`].
     pub(crate) fn read(
         &self,
         identity: Identity,

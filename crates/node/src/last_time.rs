@@ -1,6 +1,6 @@
-//! Stores the last time of day that a node relied on, so that the next start of the node can compare its clock with
-//! this time. A node usually compares its clock with other nodes, but a node without peers has only the stored time to
-//! detect a wrong clock. A stored time is read back exactly as it was written, or not at all.
+//! Stores the last time of day that a node relied on, so that the node can check its clock when it starts again. A node
+//! in a cluster can also compare its clock with the clocks of other nodes. A node without other nodes can only detect a
+//! wrong clock with the stored time. If the stored time is damaged, it is ignored.
 
 use std::fs;
 use std::io::{self, Write};

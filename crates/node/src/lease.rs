@@ -1,9 +1,11 @@
-//! Renews the lease of this node. A lease is a permission to record events for a limited time, and the node must
-//! request it from the cluster again and again (`firstseen_routing::Lease`). The duration of a lease is measured from
-//! the moment of the request, so the delay of the reply cannot make the lease longer.
+//! Renews the lease of this node. A lease is the node's permission to record events for a limited time, so the node
+//! must request a new lease from the cluster again and again (`firstseen_routing::Lease`). The duration of a lease
+//! begins when the node sends the request. A slow reply therefore cannot make the lease longer than the cluster
+//! expects.
 //!
-//! A lease takes effect only after the node has applied all changes of the cluster map that the cluster had agreed on
-//! when it granted the lease. A node with a lease therefore knows every change from before the grant.
+//! The cluster map may have changed before the cluster granted the lease. The node therefore uses a new lease only when
+//! it has applied all changes that the cluster had agreed on by the time of the grant. A node with a lease thus knows
+//! every change from before the grant.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,9 +54,9 @@ impl SharedLease {
         self.held().lease
     }
 
-    /// Sets the number of pauses of the machine that have been detected so far. If the number has changed, the lease
-    /// from before the pause is revoked. Such a lease may have ended during the pause, although the clock of a paused
-    /// machine does not show this.
+    /// Sets the number of pauses of this machine that have been detected so far. If the number has changed, the current
+    /// lease is revoked, because it may have ended during a pause. The node cannot rely on its clock to notice this,
+    /// because the clock may have stopped during the pause.
     pub(crate) fn stood_still(&self, standstills: u64) {
         let mut held = self.held();
         if held.standstills != standstills {
@@ -118,9 +120,10 @@ impl LeaseRenewal {
         }
     }
 
-    /// Returns whether the node may use the lease that it has requested. This is the case if the cluster lists the node
-    /// as up, with the incarnation of its current start. The method waits until the node has also applied all changes
-    /// of the cluster map that the cluster had agreed on at the time of the request.
+    /// Waits for the confirmation of a lease request, and returns whether the node may use the lease. The lease is
+    /// granted if the cluster lists the node as up in the start `incarnation`. The cluster then replies with a version
+    /// of the cluster map, and this method waits until the node has applied that version. If the node counts as
+    /// restarted in the meantime, the lease is not granted.
     async fn is_granted(&self, incarnation: Incarnation) -> bool {
         let version = match self.meta.confirm_up(incarnation).await {
             Ok(Some(version)) => version,
@@ -173,9 +176,9 @@ impl DownNodes {
         }
     }
 
-    /// Returns the nodes that are marked as down, with their incarnations, if the leases of all these nodes must have
-    /// ended. Otherwise, the error names a node that may still have a lease, and the number of milliseconds until that
-    /// lease must have ended.
+    /// Returns the nodes that are marked as down, with their incarnations, if none of these nodes can still have a
+    /// lease. Otherwise, the error names a node that may still have a lease, and contains the number of milliseconds
+    /// after which this lease has certainly ended.
     pub(crate) fn ended(
         &self,
         now_ms: MonotonicMs,

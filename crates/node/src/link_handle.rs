@@ -25,9 +25,10 @@ pub(crate) struct Queued {
 }
 
 impl Queued {
-    /// Prepares a queued message for sending. The time that the message has spent in the queue is subtracted from the
-    /// deadlines that the message contains. Lookups whose head nodes have stopped waiting in the meantime are removed.
-    /// Returns `None` if nothing remains to be sent.
+    /// Updates a queued message just before it is sent. A message contains deadlines as remaining times, so the time
+    /// that the message has spent in the queue is subtracted from them. Lookups are removed from the message if the
+    /// head nodes that requested them no longer wait for the results. Returns `None` if the message is empty after
+    /// that.
     pub(crate) fn leave(self, now_ms: MonotonicMs) -> Option<PeerMessage> {
         let Self { mut message, since_ms } = self;
         message.pass_time(now_ms.since(since_ms));

@@ -191,9 +191,9 @@ impl Node {
         self.parts.health.not_ready()
     }
 
-    /// Returns whether the disk lags behind the memory of this node: records are waiting to be written, or the disk is
-    /// full. While this method returns `true`, lookups can return results that are based on state that exists only in
-    /// memory. This state is lost if the process ends.
+    /// Returns whether the disk of this node lags behind its memory. This is the case if records wait to be written to
+    /// the journal, or if the disk is full. While this method returns `true`, the result of a lookup may depend on
+    /// events that are only in memory. If the process ends at such a moment, these events are lost.
     pub fn awaits_disk(&self) -> bool {
         let keeper = &self.parts.health.keeper;
         keeper.is_full() || keeper.waiting_bytes() > 0
@@ -290,9 +290,9 @@ impl Node {
         }
     }
 
-    /// Logs which events the parent levels of filter trees will never learn about when this process ends. A tree level
-    /// decides events on its own while its parent level is unreachable, and keeps these events in memory until it can
-    /// send them to the parent. The events that have not been sent yet are lost with the process.
+    /// Logs how many events the parent levels of filter trees will never receive when this process ends. While a parent
+    /// level is unreachable, a tree level decides events on its own, and keeps them in memory until it can send them to
+    /// the parent. The events that are still in memory when the process ends are lost for the parent.
     async fn warn_of_journals(&self) {
         let Health { owners, views, .. } = &*self.parts.health;
         // If an owner thread does not answer in time, its slice groups have not been drained either.

@@ -60,9 +60,10 @@ pub(crate) enum Work {
         /// Time at which the message arrived, in monotonic milliseconds.
         received_ms: MonotonicMs,
     },
-    /// A message that cannot be delivered because this node cannot encode or decode it. The message may come from this
-    /// node or from another node. The numbers and names in it are valid, so the owner can reject the message on behalf
-    /// of its receiver, and the sender does not wait for a reply.
+    /// A message that cannot be delivered because this node cannot encode or decode it. The message was either sent to
+    /// this node by another node, or was to be sent by this node. The owner rejects the message on behalf of its
+    /// receiver, so that the sender does not wait for a reply that never arrives. The rejection is possible because the
+    /// ids in the message are valid.
     Refused {
         /// The node that sent the message.
         sender: NodeId,
@@ -312,17 +313,18 @@ impl Owners {
         clocks.into_iter().flatten().max()
     }
 
-    /// Reads a part of the cells of a slice for a backup. The result also tells whether the slice is complete, which
-    /// means that it contains every event that was ever recorded in it. Returns `None` if the slice is not on this
-    /// node.
+    /// Reads a part of the cells of a slice for a backup. Besides the cells, the result tells whether the slice is
+    /// complete. A complete slice contains every event that was recorded in it, whereas an incomplete slice may lack
+    /// some of these events. Returns `None` if the slice is not on this node.
     pub(crate) async fn read_cells(&self, key: GroupKey, ask: AskCells) -> Option<BackupCells> {
         let (reply, answer) = oneshot::channel();
         self.of(key).hand(Work::asking(reply, move |groups, _, _| groups.read_cells(key, &ask))).await;
         answer.await.ok().flatten()
     }
 
-    /// Writes a part of the cells from a backup into a slice. Returns a number of journal records. When that many
-    /// records of the journal are on the disk, the written cells are safe from a restart of the node.
+    /// Writes a part of the cells from a backup into a slice. The cells survive a restart of the node only when their
+    /// journal records are on the disk. This method does not wait for the disk. Instead, it returns the number of
+    /// records that the journal must have written until then.
     ///
     /// # Errors
     /// Returns the reason why the owner rejects the cells.
@@ -341,8 +343,8 @@ impl Owners {
     }
 
     /// Tells all owners that a producer has closed its stream. This method does not wait. If the queue of an owner is
-    /// full, the owner does not receive the message, and learns only from the producer's silence that the producer has
-    /// gone.
+    /// full, that owner does not receive the message, and concludes only later, from the silence of the producer, that
+    /// the producer has left.
     pub(crate) fn end_producer(&self, producer: u128) {
         for queue in &self.queues {
             let _ = queue.work.try_send(Waiting::of_no_peer(Work::Ended { producer }));

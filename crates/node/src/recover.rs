@@ -42,8 +42,10 @@ pub enum RecoverError {
 }
 
 /// Rewrites the consensus state in `data_dir` so that this node becomes the only member of a new cluster. This is a
-/// last resort when the majority of a cluster is lost for good. `consents` receives a description of the consequences,
-/// and returns whether the recovery may proceed. If it returns `false`, nothing is changed and the result is `None`.
+/// last resort when the majority of a cluster is lost for good.
+///
+/// Before anything is changed, the function calls `consents` with a description of the consequences. If `consents`
+/// returns `false`, the function changes nothing and returns `None`.
 ///
 /// # Errors
 /// [`RecoverError`] says why the folder cannot be recovered.

@@ -98,8 +98,9 @@ pub fn repair(data_dir: &Path) -> Result<Repaired, RepairError> {
     Ok(Repaired { records: found.records, lost_bytes: found.lost_bytes, set_aside: damaged })
 }
 
-/// Returns an error if the node is running. A running node holds a lock on its database file, and this function
-/// acquires the same lock. The node cannot start as long as the caller keeps the returned file.
+/// Checks that the node is not running, and prevents it from starting. A running node holds a lock on its database
+/// file. This function acquires the same lock and returns the locked file, so the node cannot start until the caller
+/// closes the file. If the lock is already held, the function returns an error.
 pub(crate) fn check_stopped(database: &Path) -> Result<File, RepairError> {
     let lock = File::open(database).map_err(RepairError::at(database))?;
     match lock.try_lock() {

@@ -1,7 +1,9 @@
-//! A batch from a producer whose parts are being processed by their owner threads. Each part is called a run, and
-//! contains the events of the batch that belong to one slice group. The stream that received the batch has two queues
-//! (*ears*), through which it learns about the results. One queue receives batches whose runs all have a reply. The
-//! other queue receives events that are known to be duplicates before the other events of their batch are decided.
+//! Collects the replies to the batches of a producer's stream. A batch consists of runs, and each run contains the
+//! events that belong to one slice group. The owner threads process the runs independently of each other.
+//!
+//! The stream learns about the results through two queues. The first queue receives each batch when all of its runs
+//! have a reply. The second queue receives events that are already known to be duplicates, while other events of the
+//! same batch are still undecided.
 //!
 //! # Guarantees
 //! - Each run receives exactly one reply. If an owner drops a run, its reply is "unknown".

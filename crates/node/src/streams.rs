@@ -112,9 +112,9 @@ fn open(
     Ok(outbound)
 }
 
-/// Serves a stream that this node opens to itself, for example to record the events of Redis clients. The requests on
-/// such a stream have already passed the access checks of the Redis endpoint. They do not pass the network, and are not
-/// checked a second time.
+/// Serves a stream on which this node submits events to itself, for example the events of Redis clients. The requests
+/// on such a stream do not pass the network. Access rights are not checked here, because the Redis endpoint or HTTP
+/// endpoint has already checked the rights of its client.
 pub(crate) fn open_own(context: &Arc<StreamContext>, requests: mpsc::Receiver<ObserveRequest>) -> ObserveHere {
     let needs = Needs { role: Role::Producer, right: Some(Right::SomeFilter(FilterVerb::Observe)) };
     let map = context.views.borrow().map.clone();

@@ -51,8 +51,10 @@ pub(crate) struct FilterView {
     pub(crate) prober: Prober,
     /// Exclusive upper bound of the positions that nodes exchange about this filter.
     pub(crate) position_range: u64,
-    /// Whether lookups in this filter must first query the filter that it has replaced. If they must, the value is
-    /// `Some`, and tells whether all nodes have finished the events of the replaced filter that were in flight.
+    /// Whether lookups in this filter must first query its predecessor, which is the filter that this filter has
+    /// replaced under the same name. `None` means that the predecessor is not queried. If the predecessor is queried,
+    /// the value is `Some(true)` when all of its in-flight events have been finished, and `Some(false)` while some are
+    /// still in flight.
     pub(crate) former_has_ended: Option<bool>,
 }
 
@@ -112,8 +114,8 @@ impl View {
         Self { map, me, filters, links, unreachable, disk: DiskState::Works, faults: Vec::new() }
     }
 
-    /// Returns whether another node can be reached at this moment. The set of unreachable nodes may be outdated by
-    /// about a second, so this method also checks whether the link to the node is connected.
+    /// Returns whether this node can reach another node at this moment. The set of unreachable nodes is up to about a
+    /// second old. This method therefore also checks whether the link to the other node is connected.
     pub(crate) fn reaches(&self, node: NodeId) -> bool {
         !self.unreachable.contains(&node) && self.links.get(&node).is_some_and(LinkHandle::is_up)
     }
@@ -189,10 +191,12 @@ impl View {
         missing.iter().any(|key| self.faults.iter().all(|fault| fault.key != *key || fault.is_of_disk))
     }
 
-    /// Returns whether this node must not count as restarted, because cells would be lost that no other node has. This
-    /// is the case if another node that has copies of the same slices is down. When this other node returns, it needs
-    /// the copies of this node to find out which events were recorded in the meantime. After a restart, this node could
-    /// not vouch for the completeness of its copies.
+    /// Returns whether this node must not count as restarted, because another node still depends on its complete
+    /// copies. This is the case if another node with copies of the same slices is down.
+    ///
+    /// When the down node returns, its copies fetch the events that they missed from the copies on this node. The
+    /// copies on this node must still count as complete at that time. If this node counted as restarted, its copies
+    /// would be treated as incomplete, and no copy would be known to have all events.
     pub(crate) fn is_needed_as_it_is(&self) -> bool {
         let Some(node) = self.node() else { return false };
         self.own_groups().any(|GroupKey { filter, group }| {
@@ -218,9 +222,9 @@ impl View {
         groups.len() as u64
     }
 
-    /// Returns the first filter with incomplete slices on this node, and the number of incomplete slices of all
-    /// filters. A slice is incomplete if it lacks data that another copy has. Slices that are just being moved to this
-    /// node are not counted, because the node that they come from still has their data.
+    /// Returns the first filter that has incomplete slices on this node, and the number of incomplete slices of all
+    /// filters together. A slice is incomplete if it lacks data that a copy of the slice on another node has. Slices
+    /// that are being moved to this node are not counted, because the previous owner still has all of their data.
     fn fetching(&self) -> Option<(&FilterRecord, usize)> {
         let node = self.node()?;
         let mut first = None;
@@ -281,8 +285,9 @@ impl View {
         None
     }
 
-    /// Returns the reason why nodes with other copies must not be stopped now. The reason is that a slice on this node
-    /// still has to fetch data from these copies. `None` means that the other nodes may be stopped.
+    /// Returns a reason why an operator must not stop other nodes at the moment, or `None` if other nodes may be
+    /// stopped. Other nodes must keep running while a slice on this node fetches missing data from the copies on those
+    /// nodes.
     pub(crate) fn not_whole(&self) -> Option<String> {
         let (record, slices) = self.fetching()?;
         let name = &record.name;

@@ -1,6 +1,6 @@
 //! Tests that the trace context of a producer reaches every node that takes part in deciding the producer's batch.
-//! These tests have a test binary of their own, because they install a recorder of spans, and a process can have only
-//! one such recorder.
+//! Such a test needs a process of its own, because it installs a recorder of spans, and a process can have only one
+//! such recorder.
 
 #[path = "all/common/mod.rs"]
 mod common;

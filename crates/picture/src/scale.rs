@@ -50,7 +50,8 @@ pub(super) struct Scale {
 
 impl Scale {
     /// Creates the scale of an axis that contains all of `values`, with a margin at both ends. If `from_zero` is set, a
-    /// linear axis begins at 0, unless that would leave more than half of the axis empty because all values are large.
+    /// linear axis begins at 0. There is one exception: if all values are so large that more than half of the axis
+    /// would be empty, the axis begins near the smallest value.
     pub(super) fn of(is_log: bool, values: Vec<f64>, from_zero: bool) -> Self {
         // Integer values are counts, so labels between two integers would make no sense.
         let step_min = if values.iter().all(|value| value.fract() == 0.0) { 1.0 } else { 0.0 };
@@ -69,9 +70,9 @@ impl Scale {
         Self { is_log, from, to, labels }
     }
 
-    /// Returns the scale with other labels: a logarithmic axis is labelled with the values `measured`, which are in
-    /// ascending order. The labels stay as they are if the axis is linear, if there are too many values, or if two
-    /// values are too close to each other.
+    /// Replaces the labels of a logarithmic axis by the values `measured`, which are in ascending order. The labels
+    /// stay unchanged if there are too many values to show, or if two values are too close to each other. The labels of
+    /// a linear axis never change.
     pub(super) fn labelled(mut self, measured: &[f64]) -> Self {
         let places: Vec<f64> =
             measured.iter().filter(|value| self.has(**value)).map(|value| self.place(*value)).collect();

@@ -11,9 +11,9 @@ pub struct BlockOptions {
     /// records, so a block of short records may be as small as 64 KiB. A block with a long record is larger than
     /// intended.
     pub block_bytes_target: usize,
-    /// Maximum length of a record in bytes, at most 1 GiB. A longer record is rejected. If the format has quoted fields
-    /// with newlines, a record may only seem long because a quote is not closed. To find out, the reader searches for
-    /// the end of the record in up to four times this length.
+    /// Maximum length of a record in bytes, at most 1 GiB. A longer record is rejected. In a format whose quoted fields
+    /// may contain newlines, a missing closing quote makes a record look too long. The reader therefore searches for
+    /// the end of a long record in up to four times this length, to distinguish the two cases.
     pub record_bytes_max: usize,
     /// Whether a newline between quotes belongs to the record.
     pub quoted_newlines: bool,
@@ -55,10 +55,12 @@ pub enum BlockDefect {
     },
     /// A further piece of a record that is too long. The piece is not a separate record.
     RestOfLong,
-    /// The block contains a single line, on which a quote opens and is not closed. Either no closing quote follows
-    /// before the end of the input or within four times the limit of a record, or the only candidate seems to be an
-    /// opening quote. The lines after this line follow in separate blocks. In the range that the reader has already
-    /// searched for a closing quote, every newline ends a record.
+    /// The block contains a single line with an opening quote that is not closed. The reader concludes this in two
+    /// cases. In the first case, no closing quote follows before the end of the input, or within four times the maximum
+    /// length of a record. In the second case, the next quote seems to open another field instead of closing this one.
+    ///
+    /// The lines after this line follow in separate blocks. In the part of the input that the reader has searched for
+    /// the closing quote, every newline ends a record.
     UnclosedQuote,
     /// The bytes of a record that were read before the input failed. The next call returns the error.
     InputFailed,

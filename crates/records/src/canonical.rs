@@ -2,8 +2,9 @@
 //! have the same canonical form if they differ only in whitespace, in the order of object members, in escape sequences,
 //! or in the notation of numbers.
 //!
-//! A JSON text is already in canonical form if the following holds: it has no whitespace outside strings, the members
-//! of each object are sorted, and its strings and numbers have no unnecessary escapes, zeros or exponents.
+//! A JSON text is already in canonical form if it has no whitespace outside strings, if the members of each object are
+//! sorted, and if its strings and numbers are written in the shortest way, without unnecessary escapes, zeros or
+//! exponents.
 //!
 //! # Guarantees
 //!

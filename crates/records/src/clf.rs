@@ -205,9 +205,9 @@ struct Head {
 }
 
 impl Head {
-    /// Assigns the words in front of the time to the fields of a log line. The words must have the form `host ident
-    /// user` or `vhost host ident user`. Returns `None` for other words, for example if a syslog prefix precedes the
-    /// line.
+    /// Assigns the words in front of the time of a log line to the fields `host`, `ident` and `user`. The words may be
+    /// preceded by the name of a virtual host, which becomes the field `vhost`. Returns `None` if the words do not have
+    /// this form, for example because a syslog prefix precedes the line.
     #[inline]
     fn of(line: &[u8], host: Place, ident: Place, user: Place) -> Option<Self> {
         if is_dash(line, ident) && is_dash(line, user) && begins_like_host(line, host) {
@@ -229,8 +229,9 @@ impl Head {
         head.is_sound(line).then_some(head)
     }
 
-    /// Returns whether each word in front of the time has the form of the field that it was assigned to. This check
-    /// detects lines of other formats. A user name may consist of several words, so each of its words is checked too.
+    /// Returns whether the values of `host`, `ident` and `user` have the form of these fields. For example, a user must
+    /// not look like an address. This check detects lines of other formats, in which other words are at these
+    /// positions. A user name may consist of several words, so each of its words is checked.
     fn is_sound(&self, line: &[u8]) -> bool {
         let [host, ident, user] = [self.host, self.ident, self.user].map(|(start, end)| &line[start..end]);
         let has_words = user.contains(&b' ');

@@ -17,9 +17,11 @@ enum QuoteState {
 
 /// Scans the bytes of a buffer once, in as many steps as they arrive.
 ///
-/// Quotes are interpreted by RFC 4180 in the way that most CSV readers apply it. A quote opens only at the beginning of
-/// a field, or after blanks at the beginning. Inside a quoted field, two quotes in a row stand for one quote. If any
-/// text follows the closing quote, this text still belongs to the field.
+/// Quotes are interpreted by the rules of RFC 4180, in the way in which most CSV readers apply these rules:
+///
+/// - A quote opens a quoted field only at the beginning of a field, or after blanks at the beginning.
+/// - Inside a quoted field, two quotes in a row stand for one quote.
+/// - Text that follows the closing quote still belongs to the field.
 #[derive(Debug, Default)]
 pub(crate) struct Cut {
     /// Byte between two fields. `None` means that quotes have no meaning.
@@ -163,9 +165,10 @@ pub(crate) fn may_have_marks(bytes: &[u8]) -> bool {
     memchr2(0, 0xEF, bytes).is_some()
 }
 
-/// Returns where the content of the record at position `start` begins, which is after any NUL bytes and byte order
-/// mark. A byte order mark can appear in the middle of an input if files were concatenated. NUL bytes appear in a log
-/// that was truncated by `copytruncate` while its program continued to write.
+/// Returns where the content of the record at position `start` begins. The content may be preceded by bytes that do not
+/// belong to it, which are NUL bytes and a byte order mark. A byte order mark can appear in the middle of an input if
+/// files were concatenated. NUL bytes appear in a log that was truncated by `copytruncate` while its program continued
+/// to write.
 #[inline(always)]
 pub(crate) fn record_start(bytes: &[u8], start: usize, record_end: u8) -> RecordStart {
     match bytes.get(start) {
@@ -211,9 +214,10 @@ pub(crate) fn count_ends(bytes: &[u8], record_end: u8) -> u64 {
     memchr_iter(record_end, bytes).count() as u64
 }
 
-/// Returns whether the field ends directly after each closing quote in `record`. CSV readers also accept text between
-/// the closing quote and the end of the field. Such text usually shows that a quote was opened by mistake, because the
-/// next quote, which was meant to open a field, then acts as the closing quote.
+/// Returns whether the quoted fields of `record` are written correctly, which means that each field ends directly after
+/// its closing quote. CSV readers also accept further text between the closing quote and the end of the field. However,
+/// such text usually shows that an earlier quote was opened by mistake. In that case, the quote that seems to close the
+/// field is really the opening quote of another field.
 pub(crate) fn has_sound_quotes(record: &[u8], separator: u8) -> bool {
     let mut rest = &record[record_start(record, 0, b'\n').content..];
     loop {

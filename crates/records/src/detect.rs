@@ -157,9 +157,9 @@ fn is_table(block: &[u8], separator: u8, format: RecordFormat, wanted: &[String]
     *columns >= 2 && has_names(header, separator) && (count >= ROWS_MIN || has_wanted(header, separator, wanted))
 }
 
-/// Returns whether a header contains all field names that the user wants. A wanted number may be the position of a
-/// column instead of a name, so numbers are ignored. If no names remain, the result is false, because nothing then
-/// shows that the line is a header.
+/// Returns whether a header contains all fields that the user wants. Only fields that are wanted by name are compared,
+/// because a number may be the position of a column. If all wanted fields are numbers, nothing shows that the line is a
+/// header, so the result is false.
 fn has_wanted(header: &[u8], separator: u8, wanted: &[String]) -> bool {
     let mut wanted = wanted.iter().filter(|name| name.parse::<usize>().is_err()).peekable();
     wanted.peek().is_some() && wanted.all(|wanted| names_of(header, separator).any(|name| name == wanted.as_bytes()))

@@ -35,10 +35,12 @@ fn kind_of_wide_text(head: &[u8]) -> Option<ByteKind> {
     is_utf16(head, 1).then_some(ByteKind::Utf16BigEndian)
 }
 
-/// Returns whether the input looks like UTF-16 text. Each unit has a low byte and a high byte, and the low bytes are at
-/// even offsets if `parity` is 0 and at odd offsets if it is 1. Text in any script has spaces, digits or line ends,
-/// whose high bytes are zero, so some high bytes must be zero. No low byte may be zero, so a text with a character such
-/// as U+4E00 is not recognised.
+/// Returns whether the input looks like UTF-16 text. A UTF-16 text consists of units of two bytes, a low byte and a
+/// high byte. The low bytes are at even offsets if `parity` is 0, and at odd offsets if `parity` is 1.
+///
+/// The function requires that some high bytes are zero, because text in any script contains spaces, digits or line
+/// ends, whose high bytes are zero. It also requires that no low byte is zero. A text with a character such as U+4E00,
+/// whose low byte is zero, is therefore not recognised.
 fn is_utf16(head: &[u8], parity: usize) -> bool {
     let units = head.chunks_exact(2);
     let count = units.len();
@@ -57,7 +59,8 @@ fn is_utf16(head: &[u8], parity: usize) -> bool {
             return false;
         }
     }
-    // PendingMessages of most scripts have a nonzero high byte. In such a text, line ends are the evidence.
+    // The letters of most scripts have a nonzero high byte. In texts of these scripts, line ends show that the text is
+    // UTF-16.
     let least = if line_ends > 0 { count / 16 } else { count / 2 };
     count >= UNITS_MIN && ascii > least
 }

@@ -340,9 +340,10 @@ pub enum RejectReason {
         /// Whether this block contains the whole record.
         is_whole: bool,
     },
-    /// A quote opens on this line and is not closed. Either no closing quote follows before the end of the input or
-    /// within four times the limit of a record, or the only candidate seems to be an opening quote. Only this line is
-    /// rejected. The lines after it are read as separate records.
+    /// The line has an opening quote that is not closed. Only this line is rejected, and the lines after it are read as
+    /// separate records. The reader concludes that the quote is not closed if no closing quote follows before the end
+    /// of the input, or within four times the maximum length of a record. It also concludes this if the next quote
+    /// seems to open another field.
     #[error("a quote opens on this line and the record does not end")]
     UnclosedQuote,
     /// The input could not be read further within this record. The error of the input follows.

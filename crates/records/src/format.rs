@@ -16,15 +16,17 @@ pub enum RecordFormat {
     /// comments with different names.
     W3c,
     /// One JSON object per line. A field is selected by its name or by a dotted path (`user.id`), and a dot that
-    /// belongs to a name is written `\.`. A record in which a selected name occurs twice is rejected, because it has no
-    /// unambiguous value. If the whole record is the key, two records are equal if their JSON values are equal,
-    /// whatever the order of their members.
+    /// belongs to a name is written `\.`. If a selected name occurs twice in a record, its value is ambiguous, so the
+    /// record is rejected. If the whole record is the key, two records are equal if their JSON values are equal. The
+    /// order of the members does not matter.
     Jsonl,
     /// Common log format and combined log format of web servers. The fields are `host` (or `ip`), `ident`, `user`,
-    /// `time`, `request`, `status`, `bytes` (`size`), `referer` (`referrer`) and `agent` (`user_agent`). The parts of
-    /// the request can also be selected, as `method`, `path` (`url`) and `protocol`. If a virtual host precedes the
-    /// host, it is the field `vhost`. A number selects a field by its position in the line, which also reaches fields
-    /// that a server adds at the end. The text `-` stands for a missing value.
+    /// `time`, `request`, `status`, `bytes` (`size`), `referer` (`referrer`) and `agent` (`user_agent`). The text `-`
+    /// stands for a missing value.
+    ///
+    /// The parts of the request can also be selected, as `method`, `path` (`url`) and `protocol`. If a virtual host
+    /// precedes the host, it is the field `vhost`. A field can also be selected by its position in the line. This is
+    /// the only way to select fields that a server adds at the end of the line.
     Clf,
     /// Common Crawl index lines of the form `urlkey timestamp {json}`. Other names are looked up in the JSON object.
     Cdxj,

@@ -37,8 +37,9 @@ pub(crate) fn has_comments(walk: &Walk) -> bool {
     walk.bytes.get(record_start(walk.bytes, walk.start, walk.record_end).content) == Some(&b'#')
 }
 
-/// Reads the comments and the header at the beginning of `walk`. Each line is examined on its own, and nothing is
-/// concluded from later lines. The result is therefore the same no matter how much of the file has been read so far.
+/// Reads the comments and the header at the beginning of `walk`. Whether a line is a comment or a header is decided
+/// from this line alone. The result is therefore the same whether only the first lines or all lines of the file have
+/// been read.
 pub(crate) fn read_beginning(walk: &Walk, format: RecordFormat, table: Table) -> Result<Beginning, ConfigError> {
     let mut rest = *walk;
     let mut comments = Vec::new();

@@ -3,8 +3,9 @@
 
 use std::borrow::Cow;
 
-/// Maximum number of zeros that are added to a number to write it without an exponent. If a number would need more
-/// zeros, its canonical form has an exponent. Every number that fits into an `f64` needs fewer zeros than this.
+/// Maximum number of zeros that are added to write a number without an exponent. A number that would need more zeros
+/// keeps an exponent in its canonical form. Every number that fits into an `f64` needs fewer zeros, so only extremely
+/// large or small numbers have an exponent.
 const ZEROS_MAX: usize = 400;
 
 /// Maximum number of digits of an exponent. A number with a longer exponent is left as it is written.
@@ -14,9 +15,10 @@ const EXPONENT_DIGITS_MAX: usize = 18;
 /// `1000.0` and `1.0E+3` all have the form `1000`. The function never rounds, so long integers that differ in one digit
 /// have different forms.
 ///
-/// The canonical form has no exponent, no zeros at the end of its decimals, and no minus sign in front of zero. Most
-/// numbers are therefore already canonical as programs write them. Only a number that would begin or end with more than
-/// 400 zeros has an exponent (`1e500`). A text that is not a number is returned unchanged.
+/// The canonical form is a number without an exponent, without zeros at the end of its decimals, and without a minus
+/// sign in front of zero. Programs usually write numbers in this form, so most numbers need no change. A number that
+/// would begin or end with more than 400 zeros is an exception and is written with an exponent (`1e500`). A text that
+/// is not a number is returned unchanged.
 ///
 /// ```
 /// use firstseen_records::canonical_number;
@@ -51,8 +53,9 @@ pub(crate) fn append_canonical(text: &[u8], form: &mut Vec<u8>) {
     number.append(form);
 }
 
-/// A number in the form `0.D * 10^point`, where `D` stands for the digits of `whole` followed by the digits of
-/// `fraction`. Zeros at the beginning and the end of these digits are removed. The number zero therefore has no digits.
+/// A number in the form `0.D * 10^point`, where `D` is a sequence of digits. The sequence consists of the digits of
+/// `whole` followed by the digits of `fraction`. It has no zeros at its beginning and at its end, so the number zero
+/// has no digits.
 struct Number<'a> {
     is_negative: bool,
     whole: &'a [u8],

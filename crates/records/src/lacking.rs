@@ -1,6 +1,6 @@
-//! Detects a field name that no record of the input has. The user has probably mistyped the name, so the run must
-//! report an error. This can be decided only at the end of the input, because a later record may have the field. If at
-//! least one record could be read completely, there is no error.
+//! Detects a field name that no record of the input has. The user has probably mistyped such a name, so the run must
+//! report an error. The error can be reported only at the end of the input, because until then a later record may have
+//! the field. If at least one record could be read completely, the name is right and there is no error.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The layout of the records in a run: where the wanted fields are in a record of the given format. With a layout, this
-//! module finds the values of the wanted fields in all records of a block.
+//! The layout of the records in a run, which says where in a record of the given format the wanted fields are. This
+//! module creates the layout, and uses it to find the values of the wanted fields in all records of a block.
 
 use crate::clf::{ClfFields, IndexFields};
 use crate::cut::{RecordStart, record_start};

@@ -102,16 +102,16 @@ impl ParsedBlock {
         &self.rejections
     }
 
-    /// Returns whether the block contains only a further piece of the record that was rejected last. A line that is
-    /// longer than the limit is delivered in pieces. It can therefore be passed on completely without keeping it in
-    /// memory.
+    /// Returns whether this block contains only a further piece of a record that was rejected. The first piece of the
+    /// record was in an earlier block. A line that is longer than the limit is delivered in pieces, so that an output
+    /// can pass on the whole line without keeping it in memory.
     pub fn is_rest(&self) -> bool {
         self.is_rest
     }
 
-    /// Returns the error that ends the input after the records of this block. Such an error occurs if a record has no
-    /// key and the configuration asks to stop in that case ([`EmptyKey::Fail`](crate::EmptyKey::Fail)). The block
-    /// contains only the records before the record without a key.
+    /// Returns the error that ends the input after the records of this block. The parser reports such an error if a
+    /// record has no key and the configuration asks to stop in that case ([`EmptyKey::Fail`](crate::EmptyKey::Fail)).
+    /// The record without a key and all records after it are not in the block.
     pub fn refusal(&self) -> Option<&ConfigError> {
         self.refusal.as_ref()
     }
@@ -121,9 +121,9 @@ impl ParsedBlock {
         self.header
     }
 
-    /// Returns the positions of records that repeat the header. They occur if several files with the same header were
-    /// concatenated. A record repeats the header if its bytes are the same, apart from a byte order mark and the line
-    /// end. Such records are not events, and an output must not write them again.
+    /// Returns the positions of records that repeat the header. Such records occur if several files with the same
+    /// header were concatenated. They are not events, and an output must not write them again. A record repeats the
+    /// header if its bytes are the same as those of the header, apart from a byte order mark and the line end.
     pub fn repeated_headers(&self) -> &[RecordSpan] {
         &self.repeated_headers
     }
@@ -133,9 +133,9 @@ impl ParsedBlock {
         self.first_line
     }
 
-    /// Returns the number of NUL bytes that precede records, in this block and directly before it. The NUL bytes belong
-    /// to no record. They appear in a log after a power failure, or after `copytruncate` while a program continues to
-    /// write.
+    /// Returns the number of NUL bytes in this block, and directly before it, that precede records and belong to no
+    /// record. Such bytes appear in a log after a power failure. They also appear if a log was truncated
+    /// (`copytruncate`) while a program continued to write at its old position.
     pub fn hole_bytes(&self) -> u64 {
         self.hole_bytes
     }

@@ -29,10 +29,11 @@ pub struct ParserConfig {
     /// Format of the records.
     pub format: RecordFormat,
     /// Fields of the key. A field is given by its name or by its position, starting at 1. In JSON, it is given by its
-    /// name or dotted path. An empty list means the [`default_key`](RecordFormat::default_key) of the format. The value
-    /// of a field is hashed without quotes and escape sequences. In JSON, a number is hashed in its [canonical
-    /// form](crate::canonical_number), and `true`, arrays and objects are hashed as their text. A key of several fields
-    /// is hashed with [`FilterSecret::digest_parts`].
+    /// name or dotted path. An empty list means the [`default_key`](RecordFormat::default_key) of the format.
+    ///
+    /// The value of a field is hashed without quotes and escape sequences. In JSON, a number is hashed in its
+    /// [canonical form](crate::canonical_number), and `true`, arrays and objects are hashed as their text. A key of
+    /// several fields is hashed with [`FilterSecret::digest_parts`].
     pub key: Vec<String>,
     /// Whether the key is the whole record if no field is named, even if the format has a default key.
     pub is_whole: bool,
@@ -121,9 +122,12 @@ impl ParserConfig {
     }
 }
 
-/// Parser that converts the blocks of one or more files into events. To parse on several threads, the parser can be
-/// cloned. It should be cloned only after it has parsed the first block of the first file, because this block contains
-/// the header. A clone that was made earlier needs the header in its own input.
+/// Parser that converts the blocks of one or more files into events. A parser can be cloned, so that several threads
+/// can parse blocks of the same input.
+///
+/// The first block of the first file usually contains the header, which names the fields. A parser should be cloned
+/// only after it has parsed this block, because the clones then know the names too. A clone that was made earlier must
+/// find a header in its own input.
 #[derive(Clone, Debug)]
 pub struct RecordParser {
     format: RecordFormat,
@@ -267,9 +271,9 @@ impl RecordParser {
         layout.walk(walk, &mut self.scratch, &mut sink)
     }
 
-    /// Continues an input that an earlier process has partly read. `time_ms` is the last time that the process read, in
-    /// milliseconds since 1970. The parser needs this time if clocks were set back and an hour occurs twice, because a
-    /// local time alone does not show which of the two hours is meant.
+    /// Prepares to parse the rest of an input that an earlier process has read in part. `time_ms` is the last time that
+    /// the earlier process read, in milliseconds since 1970. If clocks were set back, a local time of the repeated hour
+    /// can mean two different times. The parser chooses the one that is closer to the last time.
     pub fn continue_from(&mut self, time_ms: i64) {
         self.times.continue_from(time_ms);
     }
@@ -284,9 +288,10 @@ impl RecordParser {
     }
 }
 
-/// Returns whether a record consists of the names of the header in another order. This happens if files of two programs
-/// were concatenated. The key must not be read from the records after such a header, because their fields are in other
-/// positions. Only rows of words count as headers, so a row of values is not mistaken for one.
+/// Returns whether a record is a header with the same names as the known header, but in another order. Such a record
+/// appears if files of two programs were concatenated. The fields of the records after it are in other positions, so
+/// the parser must not read the key from the positions of the first header. Only a row of words counts as a header, so
+/// a row of values is not mistaken for one.
 fn is_reordered(record: &[u8], header: &[u8], separator: u8) -> bool {
     if record.len() != header.len() || sum_of_bytes(record) != sum_of_bytes(header) {
         return false;

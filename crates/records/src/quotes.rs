@@ -9,9 +9,11 @@ use crate::marks::Marks;
 const READ_BYTES: usize = 256 << 10;
 
 /// Returns whether a CSV text ends within a quoted field, for example because its writer was killed. A record that is
-/// appended to such a text would be read as part of the open field. The function reads all of `input` in constant
-/// memory, and `separator` is the byte between two fields. Quotes have the same meaning as in
-/// [`BlockReader`](crate::BlockReader), except that the function does not detect quotes that were opened by mistake.
+/// appended to such a text would be read as part of the open field.
+///
+/// The function reads all of `input`, and its memory does not depend on the length of the text. `separator` is the byte
+/// between two fields. Quotes are interpreted as in [`BlockReader`](crate::BlockReader), except that the function does
+/// not detect quotes that were opened by mistake.
 ///
 /// # Errors
 /// Returns the errors of `input`.
@@ -43,8 +45,9 @@ struct Quotes {
     /// Whether a quote as the next byte would begin a quoted field, or would double the previous quote.
     opens_next: bool,
     reopens_next: bool,
-    /// State before the content of a record, where NUL bytes and byte order marks may occur. The value is the number of
-    /// bytes that were read of an incomplete byte order mark. `None` means that the content of the record has begun.
+    /// State of the scanner in front of the content of a record, where NUL bytes and byte order marks may occur. The
+    /// number says how many bytes of an incomplete byte order mark were read so far. `None` means that the content of
+    /// the record has begun.
     lead: Option<usize>,
 }
 

@@ -8,10 +8,13 @@ use std::io::{ErrorKind, Read};
 const READ_BYTES_MIN: usize = 64 << 10;
 const RECORDS_PER_BLOCK: u64 = 32 << 10;
 const RECORD_BYTES_LIMIT: usize = 1 << 30;
-/// How far the reader searches for the end of a record that is too long, as a multiple of the maximum record length.
-/// The search is needed only if a quoted field may contain newlines. If the end is found, the whole record is rejected.
-/// If it is not found, or if the closing quote seems to be the opening quote of another field, the reader assumes that
-/// a quote was opened by mistake and rejects only its line.
+/// Distance up to which the reader searches for the end of a record that is too long, as a multiple of the maximum
+/// record length. The search is needed only if quoted fields may contain newlines, because a missing closing quote then
+/// makes a record look too long.
+///
+/// If the reader finds the end, it rejects the whole record. If it does not find the end, or if the closing quote seems
+/// to be the opening quote of another field, the reader assumes that a quote was opened by mistake. It then rejects
+/// only the line with this quote.
 const QUOTE_WAIT_RECORDS: usize = 4;
 /// Maximum length of this search in bytes, so that positions in a block fit into 32 bits.
 const QUOTE_WAIT_BYTES_MAX: usize = 2 << 30;
@@ -21,8 +24,8 @@ const QUOTE_WAIT_BYTES_MAX: usize = 2 << 30;
 pub struct BlockReader<R> {
     input: R,
     options: BlockOptions,
-    /// Bytes that were read and do not belong to a returned block yet. The bytes from `pending_start` on begin with a
-    /// record. The bytes before `pending_start` are no longer needed.
+    /// Bytes that the reader has read but not yet returned in a block. The bytes before `pending_start` are an
+    /// exception, because they are already in a block and no longer needed. A record begins at `pending_start`.
     pending: Vec<u8>,
     pending_start: usize,
     /// Number of pending bytes that follow a quote which is not closed. In these bytes a newline always ends the
@@ -38,9 +41,9 @@ pub struct BlockReader<R> {
 }
 
 impl<R: Read> BlockReader<R> {
-    /// Creates a reader that starts at the first line of `input`. The input should not be wrapped in a
-    /// [`std::io::BufReader`]. A read that returns few bytes tells the reader that no further bytes are available at
-    /// the moment, so it returns a small block instead of waiting for more.
+    /// Creates a reader that starts at the first line of `input`. The reader returns a block after the first read that
+    /// completes a record, so a read that returns few bytes leads to a small block. For this reason, `input` should not
+    /// be wrapped in a [`std::io::BufReader`], whose reads may return only the rest of its buffer.
     pub fn new(input: R, options: BlockOptions) -> Self {
         let record_bytes_max = options.record_bytes_max.clamp(1, RECORD_BYTES_LIMIT);
         let block_bytes_target = options.block_bytes_target.clamp(1, record_bytes_max);
@@ -117,9 +120,9 @@ impl<R: Read> BlockReader<R> {
         Ok(true)
     }
 
-    /// Scans the bytes of the block that were added since the last call. If the block begins with NUL bytes that belong
-    /// to no record, they are removed before the scan. Such a hole therefore takes no memory, even if it is gigabytes
-    /// long.
+    /// Scans the bytes that were added to the block since the last call. If the block begins with NUL bytes that belong
+    /// to no record, the function removes them before the scan. Such a sequence of NUL bytes can be gigabytes long, but
+    /// it does not fill the memory, because it is removed after each read.
     fn advance(&self, cut: &mut Cut, block: &mut Block) {
         if cut.is_fresh() && self.options.record_end != 0 {
             block.strip_hole();
@@ -160,9 +163,9 @@ impl<R: Read> BlockReader<R> {
         self.pending_start = 0;
     }
 
-    /// Reads once from the input, and appends the bytes to the block. Returns the number of bytes, which is 0 at the
-    /// end of the input and in all later calls. If an error of the input was kept for later, the function returns this
-    /// error instead.
+    /// Reads once from the input, and appends the bytes to the block. Returns the number of bytes. The number is 0 at
+    /// the end of the input and in all later calls. If an earlier read has failed and the reader has kept the error for
+    /// later, the function returns this error once instead.
     fn read_once(&mut self, block: &mut Block, bytes_max: usize) -> std::io::Result<usize> {
         if self.is_at_end {
             return self.failure.take().map_or(Ok(0), Err);
@@ -204,8 +207,9 @@ impl<R: Read> BlockReader<R> {
         true
     }
 
-    /// Completes the block after the input has failed in the middle of a record. If the incomplete record is inside
-    /// quotes and has several lines, the quote may be a mistake, so its lines are parsed as separate records.
+    /// Completes the block after the input has failed in the middle of a record. If the incomplete record has several
+    /// lines and is inside quotes, its quote was possibly opened by mistake. In that case, only its first line is
+    /// rejected, and its other lines are parsed as separate records.
     fn break_off(&mut self, block: &mut Block, cut: &Cut) {
         if cut.is_inside_quotes() && memchr::memchr(b'\n', block.bytes()).is_some() {
             return self.reject_unclosed(block);
@@ -231,9 +235,9 @@ impl<R: Read> BlockReader<R> {
         self.close(block, newlines, 1);
     }
 
-    /// Handles a record whose end was not found within the search limit. If the record has several lines, a quote is
-    /// probably not closed, and only the line with the quote is rejected. If the record is a single line, the whole
-    /// line is rejected.
+    /// Rejects a record whose end was not found within the search limit. If the record has several lines, a quote is
+    /// probably not closed, so the function rejects only the first line, which contains the opening quote. If the
+    /// record is a single line, the function rejects the whole line.
     fn reject_long(&mut self, block: &mut Block) {
         if self.options.quoted_newlines && memchr::memchr(b'\n', block.bytes()).is_some() {
             return self.reject_unclosed(block);
@@ -270,9 +274,10 @@ impl<R: Read> BlockReader<R> {
         self.close(block, 1, 1);
     }
 
-    /// Fills the block with lines that follow an unclosed quote. The quote was probably opened by mistake, so every
-    /// newline in a limited range after it ends a record. If the rest of this range has no newline, the range ends, and
-    /// the function returns false.
+    /// Fills the block with lines that follow an unclosed quote, and returns true. The quote was probably opened by
+    /// mistake, so every newline ends a record in these lines, even after another quote. This rule applies only to a
+    /// limited range after the quote. If the range has no further newline, the function ends the range and returns
+    /// false.
     fn take_distrusted(&mut self, block: &mut Block) -> bool {
         let range = &self.pending[self.pending_start..][..self.distrusted];
         let window = &range[..range.len().min(self.read_bytes)];

@@ -47,8 +47,9 @@ impl Magic {
     }
 }
 
-/// Magic bytes of the known kinds of input. The bytes of an entry must not occur at the beginning of a text. If they
-/// could, [`kind_by_shape`] also checks that a byte which does not occur in text follows.
+/// Magic bytes, which are the bytes at the beginning of an input that show its kind. A text must never be mistaken for
+/// another kind, so the list contains only bytes with which no text begins. If a text could begin with the first bytes
+/// of a kind, [`kind_by_shape`] recognises the kind, because it also examines the bytes that follow.
 const MAGICS: &[Magic] = &[
     Magic::new(b"\x1F\x8B\x08", ByteKind::Gzip),
     Magic::new(b"\xFD7zXZ\0", ByteKind::Xz),
@@ -137,8 +138,9 @@ fn kind_by_shape(head: &[u8]) -> Option<ByteKind> {
 }
 
 /// Returns whether the bytes are binary data. Binary data contains many different control characters and is not valid
-/// UTF-8. Some texts separate their fields with control characters, but they use only one or two different ones. Texts
-/// in older encodings are not valid UTF-8, but they contain no control characters.
+/// UTF-8. The function requires both properties, because a text can have one of them. Some texts separate their fields
+/// with control characters, but with only one or two different ones. Texts in older encodings are not valid UTF-8, but
+/// they contain no control characters.
 fn is_binary(head: &[u8]) -> bool {
     const CONTROLS_MIN: u32 = 8;
     let mut seen = 0u32;
@@ -154,10 +156,10 @@ fn begins_with_control(rest: &[u8]) -> bool {
     rest.iter().take(16).any(|byte| *byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x1B | 0x0C))
 }
 
-/// Returns whether the input looks like a zlib stream with the default window size. The first byte of such a stream
-/// could also be the letter `x` of a text. The function therefore checks that the second byte is one that zlib writes
-/// at this position and that is not a letter. It also checks that a control character or a byte above ASCII follows
-/// soon.
+/// Returns whether the input looks like a zlib stream with the default window size. The first byte of such a stream is
+/// also the letter `x`, with which a text may begin, so the function checks two further properties. The second byte
+/// must be one that zlib writes at this position and that is not a letter. In addition, a control character or a byte
+/// above ASCII must follow soon.
 fn is_zlib(head: &[u8]) -> bool {
     let [0x78, 0x01 | 0x9C | 0xDA, rest @ ..] = head else { return false };
     !rest.is_empty() && rest.iter().take(16).any(|byte| *byte >= 0x80 || matches!(byte, 0..=8 | 0x0E..=0x1A))

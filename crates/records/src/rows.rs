@@ -165,9 +165,11 @@ impl Rows {
         Ok(())
     }
 
-    /// Determines the number of fields that rows must have if there is no header. Usually such rows may have any number
-    /// of fields. With `--ragged pad`, shorter rows are padded to the number of fields of the first row. With
-    /// `--ignore`, the rows must have the number of fields that is most common among the first rows.
+    /// Determines how many fields a row must have if the file has no header. Usually a row may have any number of
+    /// fields, but two flags restrict the number:
+    ///
+    /// - With `--ragged pad`, shorter rows are padded to the number of fields of the first row.
+    /// - With `--ignore`, the rows must have the number of fields that is most common among the first rows.
     fn read_width(&mut self, walk: &Walk, slots: &Slots, layout: &mut Option<Arc<Layout>>) -> Result<(), ConfigError> {
         let pads = self.table.ragged == Ragged::Pad;
         if self.width.is_some() || (self.ignored.is_empty() && !pads) {

@@ -78,7 +78,8 @@ impl Separated {
         Self::new(None, None, wanted, |name| place_of(name, &["line"]).map(Column::At))
     }
 
-    /// Finds the columns of the wanted fields in rows. `names` are the names of the fields. Without names, a wanted
+    /// Finds the columns of the wanted fields in rows. A wanted field is given by its name or by its number. `names`
+    /// contains the names of the fields from the header. If there is no header, `names` is `None` and every wanted
     /// field must be a number. `width` is the number of fields of a row, if it is known.
     pub(crate) fn rows(
         table: Table,
@@ -123,8 +124,9 @@ impl Separated {
         Ok(Self { table, columns, columns_read, width, fields_usual, is_unusual })
     }
 
-    /// Walks over the records and passes the wanted fields of each record to `sink`. If a comment gives the fields new
-    /// names, the walk stops and returns the position of the comment. Returns `None` if the walk has reached the end.
+    /// Reads all records of a block and passes the wanted fields of each record to `sink`. If a comment gives new names
+    /// to the fields, the function stops and returns the position of this comment. Returns `None` if it has reached the
+    /// end of the block.
     pub(crate) fn walk(
         &self,
         wanted: &Slots,
@@ -298,9 +300,9 @@ fn read_first(walk: &Walk, table: Table, fields: &mut [FieldSpan]) -> Option<Fou
     }
 }
 
-/// Returns the number of fields of the first row that can be read, ignoring comments. `names` is the number of names in
-/// the header. The row may have additional empty fields after the named fields. A row that equals `header_line`, the
-/// text of the header, is skipped. Returns `None` if there is no row.
+/// Returns the number of fields of the first row that can be read. Comments and rows that repeat the header
+/// (`header_line`) are skipped. `names` is the number of names in the header. The row may have more fields than names
+/// if the additional fields at its end are empty. Returns `None` if there is no row.
 pub(crate) fn width_of_first_row(walk: &Walk, table: Table, names: Option<usize>, header_line: &[u8]) -> Option<Width> {
     let mut width = None;
     each_row(walk, table, |found, content| {
@@ -431,9 +433,10 @@ impl Found {
         self.fields == width.fields && (width.surplus == 0 || self.ends_empty(width.surplus, bytes, separator))
     }
 
-    /// Returns whether the last `surplus` fields of a row are empty, so that they can be ignored. For rows that are
-    /// separated by commas, the result is always false. A value with a decimal comma also adds a field there, and the
-    /// named fields would be shifted.
+    /// Returns whether the last `surplus` fields of a row are empty, so that they can be ignored. If fields are
+    /// separated by commas, the result is always false. A value with a decimal comma would look like two fields and
+    /// shift all later fields by one column. The row would then be read with wrong values, so it must be rejected
+    /// instead.
     fn ends_empty(&self, surplus: usize, bytes: &[u8], separator: u8) -> bool {
         let content = &bytes[self.record.content.range()];
         let end = content.len().checked_sub(surplus).map(|start| &content[start..]);
@@ -454,8 +457,9 @@ impl Found {
     }
 }
 
-/// Reader of the rows in a block, one after the other. `N` is the number of different bytes that the reader searches
-/// for: the newline alone, the newline and the separator, or the newline, the separator and the quote.
+/// Reader of the rows in a block, one after the other. The reader searches for the bytes that structure a row, and `N`
+/// is the number of these bytes. They are the newline alone, the newline and the separator, or the newline, the
+/// separator and the quote.
 struct Records<'a, const N: usize> {
     marks: Marks<'a, N>,
     bytes: &'a [u8],
@@ -555,8 +559,9 @@ impl<'a, const N: usize> Records<'a, N> {
         place == start || (self.skips_blanks && are_blanks(&self.bytes[start..place]))
     }
 
-    /// Returns the position after the closing quote of a quoted field, and `true`. `start` is the position after its
-    /// opening quote. If there is no closing quote, returns the position where the record must end, and `false`.
+    /// Finds the end of a quoted field. `start` is the position after the opening quote of the field. If the field has
+    /// a closing quote, the function returns the position after this quote and `true`. Otherwise it returns the
+    /// position at which the record must end and `false`.
     fn pass_quoted(&self, start: usize) -> (usize, bool) {
         let rest = &self.bytes[start..];
         let limit = if self.quoted_newlines { None } else { memchr(b'\n', rest) };

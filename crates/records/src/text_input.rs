@@ -8,9 +8,9 @@ use std::io::{Error, ErrorKind, Read, Result};
 
 /// A decompressed input that is rejected if its beginning is not text.
 ///
-/// Nothing of a rejected input is passed on, because the check comes before the first byte is returned. The check waits
-/// for the first record, and buffers at most [`HEAD_BYTES`](crate::HEAD_BYTES) bytes. Later records are returned
-/// without delay.
+/// The input is checked before its first byte is returned, so no byte of a rejected input reaches the caller. The check
+/// waits for the first record, and buffers at most [`HEAD_BYTES`](crate::HEAD_BYTES) bytes. After the check, records
+/// are returned without delay.
 #[derive(Debug)]
 pub struct TextInput<R: Read> {
     input: Decompressed<R>,
@@ -35,9 +35,9 @@ impl<R: Read> TextInput<R> {
         &self.input
     }
 
-    /// Reads the beginning of the input and checks that it is text. Later calls have no effect. If the input fails
-    /// while its beginning is read, this function does not return the failure. Instead, [`Read::read`] first returns
-    /// the bytes before the failure, and then the failure.
+    /// Reads the beginning of the input and checks that it is text. Only the first call has an effect. If reading the
+    /// beginning fails, this function does not return the error. [`Read::read`] returns the bytes before the failure
+    /// first, and then returns the error.
     ///
     /// # Errors
     /// Returns an error that contains [`Refused`] if the input is not text.

@@ -5,9 +5,10 @@ use std::fmt;
 
 /// Appends the contents of a JSON string. `escaped` is the text between its quotes.
 ///
-/// A JSON string may contain half of a surrogate pair as an escape sequence, which stands for no character. The half is
-/// converted to the three bytes that UTF-8 would use for it if UTF-8 allowed that (WTF-8). The result is the same for
-/// every spelling of the string, and it differs from every valid text.
+/// An escape sequence of a JSON string may stand for only one half of a surrogate pair, which is not a character. This
+/// function converts such a half to the three bytes that UTF-8 would use for it if UTF-8 allowed it (WTF-8). Every
+/// spelling of the same string therefore has the same result, and the result differs from the result of every valid
+/// text.
 pub(crate) fn unescape(escaped: &[u8], values: &mut Vec<u8>) {
     let quoted = [b"\"", escaped, b"\""].concat();
     let mut read = serde_json::Deserializer::from_slice(&quoted);

@@ -1,5 +1,6 @@
-//! Types for a walk over the records of a block. They describe where the walk begins, and at which positions it finds
-//! the records and their fields. The trait `RecordSink` is the interface through which a caller receives the records.
+//! Types for reading the records of a block one after the other, which is called a walk. The types describe where a
+//! walk begins, and at which positions it finds the records and their fields. The trait `RecordSink` is the interface
+//! through which a caller receives the records.
 
 use crate::RejectReason;
 use crate::field::FieldSpan;

@@ -63,9 +63,9 @@ impl Claimed {
         self.ttl_ms.map(|ttl_ms| ttl_ms.saturating_sub(self.elapsed_ms(now)))
     }
 
-    /// Returns the time that is sent to the nodes with a confirmation. For an event with a time to live, this is the
-    /// current time, because the confirmation carries only the remaining time to live. For all other events, this is
-    /// the time of the event itself.
+    /// Returns the time from which the nodes count how long to remember a confirmed event. If the event has its own
+    /// time to live, the result is the current time, because the confirmation contains only the part of the time to
+    /// live that remains. Otherwise, the result is the time at which the event occurred.
     fn counts_from_ms(&self, now: Instant) -> u64 {
         match self.ttl_ms {
             Some(_) => self.at_ms.saturating_add(self.elapsed_ms(now)),
@@ -189,8 +189,9 @@ impl Confirmer {
         is_added
     }
 
-    /// Sets the time to live with which an unconfirmed event will be recorded to `ttl_ms` milliseconds from `now`.
-    /// `None` means the filter's window. Returns `false` if this queue does not contain the event.
+    /// Changes the time to live of an event that waits for its confirmation. When the endpoint confirms the event, the
+    /// filter will remember it until `ttl_ms` milliseconds after `now`. If `ttl_ms` is `None`, the filter will remember
+    /// it for the filter's window. Returns `false` if this queue does not contain the event.
     pub(crate) fn set_ttl(&self, filter: &str, item: &[u8], fence: Fence, now: Instant, ttl_ms: Option<u64>) -> bool {
         self.change(|waiting| {
             let Some(due) = waiting.claims.get_mut(&(key(filter, item), fence)) else { return false };
@@ -346,8 +347,9 @@ impl Confirmer {
     }
 }
 
-/// Returns the time to live that the filter applies to an event whose remaining time to live is `left_ms` milliseconds.
-/// Returns `None` if the filter remembers the event for its window instead.
+/// Returns the time to live with which an event is confirmed. The event has `left_ms` milliseconds of its time to live
+/// left, and the filter rounds this time to a value that it can apply. The result is `None` if the filter remembers the
+/// event for its window instead.
 async fn ttl_for(filters: &Filters, filter: &Arc<str>, left_ms: u64) -> Option<u64> {
     match filters.kept_ttl(filter, left_ms).await {
         Ok(KeptTtl::Ms(ttl_ms)) => Some(ttl_ms),
@@ -427,9 +429,10 @@ mod tests {
         }
     }
 
-    /// Regression test for an event that was recorded without a right. A client claimed the event with `SET NX`, and an
-    /// administrator revoked the client's right before the lease ended. The endpoint recorded the event all the same,
-    /// because it checked its own node's rights instead of the client's.
+    /// Regression test for an event that was recorded without the necessary right. A client claimed the event with `SET
+    /// NX`, and an administrator revoked the client's right before the lease ended. When the endpoint confirmed the
+    /// claim, it checked the rights of its own node instead of the client's rights. It therefore recorded the event
+    /// although the client was no longer allowed to.
     #[test]
     fn claims_of_a_client_that_lost_its_right_are_not_confirmed() {
         let counts = Arc::new(RedisEndpointCounts::new());

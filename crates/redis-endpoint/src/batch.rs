@@ -158,8 +158,9 @@ impl Batch {
         }
     }
 
-    /// Looks up the events in the other filters that their keys are mapped to. Returns the verdicts by the index of the
-    /// event. An event for which every one of these filters replies that it is new has no entry in the result.
+    /// Looks up the events of this batch in the other filters that their keys are mapped to. Returns the verdicts that
+    /// differ from first-seen, by the index of the event. An event that is new to all of these filters therefore has no
+    /// entry in the result.
     async fn known_to_others(&self, context: CallContext<'_>) -> Result<BTreeMap<usize, Verdict>, CommandRejected> {
         let mut known = BTreeMap::new();
         for filter in &*self.question.others {

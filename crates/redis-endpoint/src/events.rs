@@ -171,9 +171,10 @@ impl Gathered {
         self.batches().iter().position(|batch| batch.question() == question).unwrap_or(self.used)
     }
 
-    /// Returns whether the events can join a batch without a risk to the order of operations, because the calls of
-    /// different batches may complete in any order. The events can join if all events of the same filter have the same
-    /// time, and if no event is in two batches.
+    /// Returns whether events can join the batch with index `batch` without changing the order of their operations. The
+    /// order is at risk because each batch becomes a call of its own, and the calls of several batches may complete in
+    /// any order. Events can therefore join only if no other batch contains one of them, and if all batches of the same
+    /// filter have the same time.
     fn keeps_order<'a>(
         &mut self,
         question: &Question,

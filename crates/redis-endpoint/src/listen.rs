@@ -154,8 +154,9 @@ impl RedisEndpoint {
 }
 
 impl ConnectionWorker {
-    /// Serves the connections of this attendant until `stop` is cancelled. During shutdown the function waits until all
-    /// received commands have their replies and all pending claims are confirmed.
+    /// Serves the connections of this attendant until `stop` is cancelled. The function then stops accepting commands,
+    /// and returns when two conditions are met: all received commands have their replies, and all pending claims are
+    /// confirmed.
     pub async fn serve(self, stop: CancellationToken) {
         let open = TaskTracker::new();
         self.confirm(&open, &stop);

@@ -1,8 +1,11 @@
 //! Converts verdicts to the reply of a command.
 //!
-//! An array reply has exactly as many elements as its header announces, and none of the elements is an error. The
-//! setting of the filter determines how undecided events are reported. With [`UndecidedRule::Error`], one error
-//! replaces the reply to the whole command, and its text says how many events are undecided.
+//! If the reply to a command is an array, it has exactly as many elements as its header announces, and none of these
+//! elements is an error.
+//!
+//! A setting of the filter determines how undecided events appear in the reply. With the setting
+//! [`UndecidedRule::Error`], the reply to the whole command is a single error, which says how many events are
+//! undecided.
 //!
 //! This module does not depend on commands and connections.
 
@@ -28,7 +31,7 @@ impl Polarity {
     }
 }
 
-/// ReplyShape of the reply to a command.
+/// Form of the reply to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReplyShape {
     /// `OK` if the event is new, nil if it was seen.

@@ -1,8 +1,8 @@
 //! Sandbox mode of the Redis endpoint, in which a command creates the filter that it names if that filter does not
 //! exist, as in RedisBloom. The mode is meant for experiments and for the test suites of client libraries.
 //!
-//! Only filters that clients have created in sandbox mode are affected by this module. The endpoint counts the events
-//! of these filters, and clients can drop them.
+//! This module affects only filters that clients have created in sandbox mode. For these filters, the endpoint counts
+//! the recorded events and allows clients to drop the filter. All other filters behave as they do without sandbox mode.
 //!
 //! This module does not depend on networking or consensus.
 

@@ -145,9 +145,10 @@ struct Transaction {
 }
 
 impl Transaction {
-    /// Reserves memory for queued commands of a transaction. Every connection may use a small allowance without a
-    /// reservation, so long transactions of other clients cannot starve a short transaction. Returns `false` if the
-    /// memory of all connections is used up.
+    /// Reserves memory for the queued commands of a transaction. The memory is shared by all connections. Every
+    /// connection also has a small allowance of its own that needs no reservation, so a short transaction succeeds even
+    /// if long transactions of other clients use all the shared memory. Returns `false` if the shared memory is used
+    /// up.
     fn has_room(&mut self, room: &Arc<Semaphore>) -> bool {
         while (1 + self.taken.len()) * ROOM_BYTES < self.bytes {
             match room.clone().try_acquire_owned() {
@@ -253,9 +254,11 @@ impl Session {
         self.ask().await;
     }
 
-    /// Ends a read of the connection, and executes the commands that were collected from it. A delayed `SETNX` or `SET
-    /// NX` stays in the queue if its `EXPIRE` may arrive with the next read. The endpoint expects that if the read
-    /// ended in the middle of a command (`is_cut`), or if this connection has sent `EXPIRE` after such commands before.
+    /// Ends a read of the connection, and executes the commands that were collected from the received bytes.
+    ///
+    /// A `SETNX` or `SET NX` that is delayed stays in the queue if its `EXPIRE` probably arrives with the next read.
+    /// This is assumed in two cases. Either the received bytes end in the middle of a command (`is_cut`), or this
+    /// connection has already sent an `EXPIRE` after such a command before.
     pub(crate) async fn finish_read(&mut self, is_cut: bool) {
         if !is_cut && !self.held_back.was_ever_timed() {
             self.release_held_back().await;

@@ -7,11 +7,13 @@
 //! deliver the event. The claims on an event are stored in the [`ClaimTable`] of the event's head node, which is the
 //! node that decides the event.
 //!
-//! A call about a claimed event is decided in two stages. The function [`before_test`] looks only at the claim table,
-//! and decides whether the call can be answered from the table or requires a test of the event's cells. If it requires
-//! a test, the slice group decides the call from the test result. That code is in `group/single_slice/claims.rs` for
-//! filters in which one slice holds all positions of an event, and in `group/multi_slice/decide.rs` for filters in which
-//! several slices hold them.
+//! A call about a claimed event is decided in two stages. First, the function [`before_test`] looks only at the claim
+//! table, and decides whether the call can be answered without a test of the event's cells. If a test is necessary, the
+//! slice group decides the call from the result of the test.
+//!
+//! The second stage depends on the slicing of the filter. It is implemented in `group/single_slice/claims.rs` for
+//! filters in which one slice holds all positions of an event, and in `group/multi_slice/decide.rs` for filters in
+//! which several slices hold them.
 //!
 //! ```text
 //!             claim: tested at all nodes, not there                 confirm by the holder: set, untested

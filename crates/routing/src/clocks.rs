@@ -10,9 +10,9 @@
 //! - A node that receives the times of too few peers keeps its last result for as long as its lease lasts
 //!   (`group/lease.rs`).
 //!
-//! A machine whose clocks stop, such as a paused virtual machine, cannot detect the pause from its own clocks. After
-//! the pause, the clocks of its peers are ahead by the length of the pause, so its node detects the pause when it next
-//! receives the time of a peer ([`ClockWatch::standstills`]).
+//! A paused virtual machine cannot detect the pause from its own clocks, because these clocks stop during the pause.
+//! After the pause, the clocks of the node's peers are ahead by the length of the pause. The node therefore detects the
+//! pause when it next receives the time of a peer ([`ClockWatch::standstills`]).
 //!
 //! This module is pure: callers pass the time as a parameter. It does not depend on how peers are asked for their time.
 
@@ -33,14 +33,14 @@ pub use time_of_day::{Reading, TimeOfDay};
 /// the clock by mistake can correct it without damage.
 pub const BELIEVED_AFTER_MS: u64 = 10_000;
 
-/// Maximum pause between two runs of a node for which the node trusts its clock, in milliseconds. If a node starts
-/// later than this after the end of its last run, or at a time before that end, it assumes that its clock was set in
-/// between.
+/// Maximum pause between two runs of a node for which the node still trusts its clock, in milliseconds. If the clock
+/// shows that more time has passed since the end of the last run, or that it now is before that end, the node assumes
+/// that somebody set the clock in between.
 pub const STARTED_WITHIN_MS: u64 = 60_000;
 
-/// Minimum difference between two clocks that a node tolerates, in milliseconds. A smaller limit would cause false
-/// alarms. A node reads its monotonic clock and its time of day one after the other, in whole milliseconds, and may be
-/// interrupted between the two readings.
+/// Minimum difference between two clocks that a node tolerates, in milliseconds. Two correct clocks can appear to
+/// differ by some milliseconds, because a node reads its monotonic clock and its time of day one after the other and
+/// may be interrupted between the two readings. A smaller limit would therefore cause false alarms.
 const SKEW_MIN_MS: u64 = 20;
 
 /// Result of the comparison of a node's time of day with that of the other nodes.
@@ -147,10 +147,11 @@ impl ClockWatch {
         }
     }
 
-    /// Returns how often this machine may have been paused together with its clocks. Each pause makes earlier time
-    /// measurements invalid, because the clocks did not advance during the pause. A caller that sees a higher number
-    /// than before must discard measured durations, and must assume that leases which were granted before the pause,
-    /// such as the node's `Lease`, have ended.
+    /// Returns how often this machine may have been paused together with its clocks. The clocks do not advance during a
+    /// pause, so a duration that was measured across a pause is too short.
+    ///
+    /// A caller that sees a higher number than before must discard the durations that it has measured. It must also
+    /// assume that leases which were granted before the pause, such as the node's `Lease`, have ended.
     ///
     /// ```
     /// use firstseen_routing::{ClockStanding, ClockWatch, Exchange, Moment, MonotonicMs, NodeId};

@@ -42,8 +42,8 @@ impl Acting {
 
 impl ActingProcess {
     /// Records that the node uses the rights in `map` at this moment. If two successive observations find the same
-    /// grants, the node has used no other grants in between. That is certain because no change ever gives a producer
-    /// exactly the grants that it had before (`crate::access`).
+    /// grants, the node has used these grants during the whole time between the observations. The reason is that no
+    /// change ever gives a producer exactly the grants that it had before (`crate::access`).
     pub(crate) fn look(&mut self, map: &ClusterMap, filter: &str) {
         let access = &map.access;
         let now_us = now_us();

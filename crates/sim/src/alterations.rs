@@ -62,10 +62,12 @@ pub(crate) fn secret_of(scenario: &Scenario, follows: bool) -> Vec<u8> {
     }
 }
 
-/// Alters the filter after a random delay, if the scenario contains an alteration. Returns the old filter and the time
-/// at which the first request was sent. The request is repeated until a cluster map shows the alteration. If no map
-/// shows it before `until_us`, the old filter is returned too, because it may have been altered nevertheless. The
-/// alteration may still be in progress when this function returns.
+/// Alters the filter after a random delay, if the scenario contains an alteration. The request is repeated until a
+/// cluster map shows the alteration, or until `until_us`. The alteration may still be in progress when this function
+/// returns.
+///
+/// Returns the old filter and the time at which the first request was sent. The old filter is returned even if no map
+/// has shown the alteration before `until_us`, because the filter may have been altered nevertheless.
 pub(crate) async fn begin(
     scenario: &Scenario,
     connector: &SimConnector,

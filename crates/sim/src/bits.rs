@@ -2,8 +2,9 @@
 //! an event expires, two rules apply: the cells of a first-seen event must be set, and no cell may be set that belongs
 //! to no submitted event. If the filter was altered during the run, the cells of both filters are compared.
 //!
-//! Copies are compared cell by cell, in the format in which they send cells for a backup. If the cells contain
-//! fingerprints, the comparison also checks that a copy does not have more live fingerprints than its events need.
+//! Each copy sends its cells in the format that is also used for backups, and the cells are compared one by one. If the
+//! cells contain fingerprints, the comparison also checks that a copy does not have more live fingerprints than its
+//! events need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -256,9 +257,10 @@ fn is_set(cells: &FilterSlice, cells_of: &[u64], unit: UnitNumber) -> bool {
     cells.test_at(cells_of, Stamp::on_time(unit)).is_some_and(|found| found.is_hit())
 }
 
-/// Counts the fingerprints of a slice that are alive at `unit`. Also counts the fingerprints that belong to positions
-/// in `may`, which contains the positions of all submitted events. The caller compares only these two numbers, because
-/// a comparison of the fingerprints one by one would take too long.
+/// Returns two numbers of fingerprints in a slice. The first is the number of fingerprints that are alive at `unit`.
+/// The second is the number of fingerprints that belong to positions in `may`, which contains the positions of all
+/// submitted events. The caller compares only these two numbers, because a comparison of the individual fingerprints
+/// would take too long.
 fn count_entries(cells: &mut FilterSlice, may: &BTreeSet<u64>, unit: UnitNumber, lateness_units: u64) -> (u64, u64) {
     // No later event is judged at an earlier unit than this, so entries that have expired by then do not count as
     // alive.

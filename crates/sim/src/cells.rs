@@ -1,9 +1,11 @@
 //! Checks the cells of a filter tree at the end of a run, when faults no longer occur. If an event was delivered at a
 //! site, every level above that site must have the cells of the event.
 //!
-//! Each level must answer from its own cells only. If a level replies that it would have to query its parent, it lacks
-//! the event. An event that a leaf called first-seen without its parent may arrive at the levels above later, so the
-//! check waits for such events.
+//! The check queries each level separately, and the level must answer from its own cells only. If it replies that it
+//! would have to query its parent, it lacks the event.
+//!
+//! If a leaf has called an event first-seen without its parent, the event may reach the levels above later. The check
+//! therefore waits for such events before it counts their cells as missing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,9 +26,9 @@ use firstseen_checker::history::{Call, History, Unset};
 
 /// Time after which cells that are not there count as missing.
 const SETTLING_MAX: Duration = Duration::from_secs(60);
-/// Number of consecutive checks that must find all cells. One check is not enough, because a level's reply already
-/// counts a cell as set while the message that sets it is in transit. The checks together therefore take longer than
-/// any message.
+/// Number of consecutive checks that must find all cells. A single check is not enough, because a level already counts
+/// a cell as set while the message that sets the cell is in transit. All checks together take longer than any message,
+/// so the last check finds only cells that are really set.
 const LOOKS: u32 = 12;
 /// Pause between two checks.
 const PAUSE: Duration = Duration::from_secs(1);

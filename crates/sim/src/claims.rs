@@ -1,5 +1,5 @@
-//! Scenarios in which consumers claim events. Each scenario is a scenario of another family in which most producers are
-//! replaced by consumers. Everything except the claims stays as the seed determines it for that family.
+//! Scenarios in which consumers claim events. Each scenario is derived from a scenario of another family by replacing
+//! most producers with consumers. Everything else stays as the seed determines it for the other family.
 
 use crate::scenario::Scenario;
 use crate::seeded_rng::SeededRng;
@@ -10,8 +10,8 @@ const OF_CLAIMS: u64 = 0xC1_A135 << 32;
 const LEASE_MS_MAX: u64 = 3_000;
 const LEASE_MS_MIN: u64 = 1_000;
 
-/// Returns the scenario with a filter that supports claims. If the scenario has a filter tree with top-down checks, or
-/// producers with wrong times, it stays without claims, because claims are not supported there.
+/// Returns the scenario with a filter that supports claims. Scenarios that have a filter tree with top-down checks, or
+/// producers with wrong times, are returned without claims, because these features cannot be combined with claims.
 pub(crate) fn with_claims(scenario: Scenario) -> Scenario {
     let mut dice = SeededRng::new(scenario.seed ^ OF_CLAIMS);
     let lease_ms = LEASE_MS_MIN + dice.below(LEASE_MS_MAX - LEASE_MS_MIN);

@@ -146,16 +146,18 @@ impl Machine {
         self.full.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the node's process ends at `now_us`. If the disk was full, or had not yet written all data that
-    /// waited for room, that data is lost. The function then returns the time since which this was the case, and the
-    /// cluster maps that the node has used since. Returns `None` if no data is lost.
+    /// Notes that the node's process ends at `now_us`. Data is lost if the disk was full, or if the disk had not yet
+    /// written all data that waited for room. In that case, the function returns the time since which data had waited,
+    /// and the cluster maps that the node has used since that time. Returns `None` if no data is lost.
     pub(crate) fn lose_process(&self, now_us: u64) -> Option<(u64, Vec<Arc<ClusterMap>>)> {
         self.full_disk().lose_process(now_us, self.is_full())
     }
 
-    /// Cuts the power of the node. A sector that was not synced may or may not have reached the disk, and `survives`
-    /// decides this for each such sector. Returns two flags, for the journal and for the consensus log, which state
-    /// whether some of its sectors survived and others did not.
+    /// Cuts the power of the node. A sector that was not synced before the power cut may or may not have reached the
+    /// disk. The callback `survives` decides this for each such sector.
+    ///
+    /// Returns two flags, one for the journal and one for the consensus log. A flag is `true` if the power cut has
+    /// damaged the file in part, because some of its unsynced sectors survived and others did not.
     pub fn cut_power(&self, mut survives: impl FnMut() -> bool) -> (bool, bool) {
         let is_journal_torn = cut_power(&self.journal, &mut survives);
         let is_agreement_torn = cut_power(&self.agreement, &mut survives);

@@ -1,6 +1,6 @@
 //! Cuts off a node that answers alone, together with one producer. The node stays cut off until the other nodes have
-//! continued without it, and possibly until the events that they lack have expired. The seed and the cluster map at the
-//! time of the fault determine which nodes are affected.
+//! continued without it. In some runs, it stays cut off even longer, until the events that the other nodes lack have
+//! expired. The seed and the cluster map at the time of the fault determine which nodes are affected.
 
 use std::time::Duration;
 

@@ -9,10 +9,10 @@ use crate::rights::with_rights;
 use crate::scenario::{Nemesis, Scenario};
 use crate::seeded_rng::SeededRng;
 
-/// Seeds of random numbers. `OF_DOORS` determines the scenario with Redis endpoints. `OF_CLOCKS` determines by which
-/// clock keys with their own times to live expire. Both are independent of the other random numbers of a run, so adding
-/// them does not change other scenarios.
-const OF_DOORS: u64 = 0xD0_0125 << 32;
+/// Seeds of random numbers. `OF_ENDPOINTS` determines the scenario with Redis endpoints. `OF_CLOCKS` determines which clock
+/// decides when a key with its own time to live expires. Both seeds are independent of the other random numbers of a
+/// run, so these scenarios do not change other scenarios.
+const OF_ENDPOINTS: u64 = 0xD0_0125 << 32;
 const OF_CLOCKS: u64 = 0xD0_C10C << 32;
 /// Lateness of the events of a filter whose nodes count the times of keys.
 const LATENESS_MS: u64 = 5_000;
@@ -25,16 +25,16 @@ const EVENTS: u64 = 60;
 const EVENTS_CONFIRMED: u64 = 300;
 /// Window of the filter whose keys have their own times to live.
 const WINDOW_MS: u64 = 60_000;
-/// Factors by which an alteration multiplies the window. The factors are small, because a key may outlive its time to
-/// live by two ticks of its filter, and the length of a tick grows with the window. With a much longer window, the
-/// guarantees would not require any key to expire within a run.
+/// Factors by which an alteration multiplies the window. The factors must be small, because the length of a tick grows
+/// with the window, and a key may outlive its time to live by two ticks of its filter. If the window were much longer,
+/// a key could outlive the whole run, and the test could not check that it expires.
 const WINDOW_TIMES: [u64; 3] = [1, 2, 4];
 /// Maximum lease if the endpoint confirms claims.
 const LEASE_MS_MAX: u32 = 3_000;
 
 /// Returns the scenario of `seed` with Redis endpoints.
 pub(crate) fn scenario(seed: u64) -> Scenario {
-    let mut dice = SeededRng::new(seed ^ OF_DOORS);
+    let mut dice = SeededRng::new(seed ^ OF_ENDPOINTS);
     let endpoint_use =
         dice.pick(&[EndpointUse::OwnTimes, EndpointUse::OwnTimes, EndpointUse::Confirms, EndpointUse::Revocations]);
     let nemesis = match endpoint_use {

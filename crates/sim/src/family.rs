@@ -125,7 +125,7 @@ impl Variation {
 
     /// Returns all rules that nodes can break.
     pub fn rules() -> impl Iterator<Item = Rule> {
-        Rule::ALL.into_iter().chain(Rule::OF_CLAIMS).chain(Rule::OF_RIGHTS).chain(Rule::OF_DOORS)
+        Rule::ALL.into_iter().chain(Rule::OF_CLAIMS).chain(Rule::OF_RIGHTS).chain(Rule::OF_ENDPOINTS)
     }
 
     /// Returns the scenario of `seed`.

@@ -15,10 +15,10 @@ const OF_KINDS: u64 = 0x3_14D5 << 32;
 const WHOLE_SLICINGS: [&str; 2] = ["none", "horizontal:5"];
 
 impl Scenario {
-    /// Returns the scenario with a filter of kind `kind`. The cells of this kind can neither be divided among slices
-    /// nor folded. A slicing that would divide the cells is therefore replaced by another slicing, and the folds of a
-    /// tree become 0. If a storm alters the filter, two of three alterations also change the kind, from or to the kind
-    /// timing.
+    /// Returns the scenario with a filter of kind `kind`, whose cells can neither be divided among slices nor folded.
+    /// The function therefore replaces a slicing that would divide the cells, and sets the folds of a tree to 0. If a
+    /// storm alters the filter, two of three alterations also change the kind, either from `kind` to the kind timing or
+    /// in the opposite direction.
     pub fn in_kind(self, kind: &'static str) -> Self {
         let mut dice = SeededRng::new(self.seed ^ OF_KINDS);
         let (former, next) = dice.pick(&[(kind, kind), (kind, "timing"), ("timing", kind)]);

@@ -1,7 +1,8 @@
 //! Runs the real node and client in a simulated network, in which one seed determines everything.
 //!
-//! If two runs have the same seed, they have the same trace and the same history. An equal trace means that the same
-//! bytes are delivered over the same connections at the same times. No production code depends on this crate.
+//! Two runs with the same seed have the same trace and the same history. The same trace means that the same bytes are
+//! delivered over the same connections at the same times, so a failure that a seed has found can be repeated. No
+//! production code depends on this crate.
 #![warn(missing_docs)]
 
 mod access;

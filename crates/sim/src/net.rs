@@ -1,9 +1,11 @@
 //! Connects tonic through turmoil: connections of the simulated network, which can be broken on request.
 //!
 //! Every message between hosts passes through turmoil, a simulator of networks. The seed therefore determines when a
-//! message arrives, and the trace records each delivery. [`Breaker::reset`] resets every open connection, and the data
-//! in transit on these connections is lost. [`Streams::end_of`] ends the connections of a process, and the other ends
-//! of these connections notice that.
+//! message arrives, and the trace records each delivery.
+//!
+//! [`Breaker::reset`] resets every open connection, so the data in transit on these connections is lost.
+//! [`Streams::end_of`] ends only the connections of one process. The hosts at the other ends of these connections
+//! notice that they have ended.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

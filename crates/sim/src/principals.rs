@@ -1,6 +1,6 @@
 //! The principals at the hosts of the simulated network, for runs with access control. Each producer or auditor is a
-//! principal with the name of its host. A node is not a principal. It gets the roles that a listener without client
-//! certificates gives to every client.
+//! principal with the name of its host. A node is not a principal. It has the same roles as any client of a listener
+//! that does not require client certificates.
 
 use std::net::IpAddr;
 

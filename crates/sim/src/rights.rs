@@ -1,6 +1,6 @@
 //! Scenarios in which producers need access rights, and an operator revokes and restores these rights. Each scenario is
-//! a scenario of another family. Apart from the rights, only the number of events and the duration of the producers
-//! differ from what the seed determines for that family.
+//! derived from a scenario of another family. Besides the rights, only the number of events, the number of calls and
+//! the pauses between the calls are changed.
 
 use crate::scenario::Scenario;
 use crate::seeded_rng::SeededRng;
@@ -9,9 +9,9 @@ use crate::seeded_rng::SeededRng;
 /// take as long.
 const CALLS_MIN: u32 = 120;
 const PAUSE_MS_MIN: u64 = 400;
-/// Number of events that scenarios with access rights have in addition to the usual ones. Few of these events are
-/// submitted by several producers. If a producer without rights records such an event by mistake, the record is
-/// therefore rarely hidden by a record of another producer.
+/// Number of additional events in scenarios with access rights. These events are rare, so few of them are submitted by
+/// several producers. If the system wrongly records such an event for a producer without rights, a correct record of
+/// another producer therefore rarely hides the mistake from the checker.
 const RARE_EVENTS: u64 = 300;
 /// One in this many calls uses one of the additional events.
 const RARE_EVERY: u64 = 3;
@@ -28,8 +28,8 @@ pub(crate) fn with_rights(scenario: Scenario) -> Scenario {
 }
 
 /// Returns the range of events from which a call draws its event, as the first event and the number of events. If the
-/// scenario has additional rare events, random numbers decide between the rare and the usual ones. Otherwise no random
-/// number is drawn, so other scenarios stay unchanged.
+/// scenario has access rights, a random number decides between the usual events and the additional rare events. Without
+/// access rights, no random number is drawn, so other scenarios stay unchanged.
 pub(crate) fn events_of_draw(scenario: &Scenario, dice: &mut SeededRng) -> (u64, u64) {
     if !scenario.rights {
         return (0, scenario.events);

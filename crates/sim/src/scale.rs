@@ -4,9 +4,9 @@
 //! Nodes and producers run the production code, and the same seed gives the same figures. The number of producers grows
 //! with the number of nodes, so that each node has the same number of events in flight in a cluster of any size.
 //!
-//! Every message takes one millisecond and computing takes no time. The measurement therefore counts messages and
-//! bytes, but it cannot determine throughput. For the same reason, as many events as possible arrive at a node at the
-//! same time.
+//! Every message takes one millisecond, and computing takes no time. The measurement therefore counts messages and
+//! bytes, but it cannot determine throughput. Because of these uniform times, as many events as possible arrive at a
+//! node at the same moment.
 
 mod board;
 mod counts;
@@ -118,9 +118,9 @@ async fn node(index: usize, nodes: usize, connector: SimConnector, board: Board)
     }
 }
 
-/// Returns the definition of a filter with a capacity for several times more events than the filter will get. All
-/// events of a batch have the same time. Because of the large capacity, a batch does not fill a generation, and
-/// recorded events are known until the end of the measurement.
+/// Returns the definition of the filter to measure. All events of a batch have the same time, so a batch could fill a
+/// generation at once. To prevent this, the capacity of the filter is several times the number of events that it will
+/// get. Recorded events are known until the end of the measurement.
 fn define(slicing: &str, events: u64) -> Result<SlicedDefinition, Box<dyn std::error::Error>> {
     let window: Window = format!("{}ms", 2 * WINDOW_MS).parse()?;
     let spec = FilterSpec {

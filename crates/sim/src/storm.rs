@@ -346,8 +346,9 @@ fn ahead_ms(dice: &mut SeededRng) -> i64 {
     dice.below(2 * CLOCK_AHEAD_MS_MAX + 1) as i64 - CLOCK_AHEAD_MS_MAX as i64
 }
 
-/// Ends a fault of the links between a node and the other nodes. The links to a paused node stay closed. If such a node
-/// received messages, it would stamp their events with the time at which it was paused.
+/// Ends a fault of the links between a node and the other nodes, except for links to a node that is paused. These links
+/// stay closed, because the clock of a paused node stands still. If the node received messages, it would stamp their
+/// events with the time at which it was paused.
 fn release(machines: &[Machine], node: usize) {
     for other in (0..machines.len()).filter(|other| *other != node) {
         if machines[node].clock.is_stopped() || machines[other].clock.is_stopped() {

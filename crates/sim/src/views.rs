@@ -31,9 +31,9 @@ impl Views {
     }
 }
 
-/// Returns a number that identifies which copies answer according to a cluster map. Two maps give the same number if
-/// their filters have the same epochs and the same copies of slices, if these copies count in the same way, and if the
-/// nodes with these copies have not restarted in between.
+/// Returns a number that identifies which copies answer according to a cluster map. Two maps give the same number only
+/// if they agree in the following points: the filters and their epochs, the nodes that hold the copies of slices, the
+/// incarnations of these nodes, and whether each copy is complete or gone.
 fn answering(map: &ClusterMap) -> u64 {
     let filters = map.filters.iter().map(|(filter, record)| {
         let copies: Vec<_> = record

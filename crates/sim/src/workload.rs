@@ -1,6 +1,9 @@
-//! The events that producers submit in a storm. There are four sorts of events: an event that many producers submit at
-//! the same time, an event that is submitted again when its window is about to end, an event that all producers submit
-//! during the whole storm, and a new event.
+//! The events that producers submit in a storm. There are four sorts of events:
+//!
+//! - events that many producers submit at the same time,
+//! - events that are submitted again shortly before their window ends,
+//! - one event that all producers submit during the whole storm,
+//! - new events.
 //!
 //! The time and the random numbers determine an event, so producers submit the same events.
 

@@ -57,7 +57,7 @@ pub fn new_token(message: proto::NewToken) -> Result<(String, TokenId, TokenReco
     Ok((principal, TokenId::new(id), TokenRecord { digest, expires_s: (expires_s > 0).then_some(expires_s) }))
 }
 
-/// Decodes the list of principals with their rights. The message lists the tokens of a principal without their digests,
+/// Decodes the list of principals with their rights and tokens. The message does not contain the digests of the tokens,
 /// so all token digests in the result are zero.
 ///
 /// # Errors

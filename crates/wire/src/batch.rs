@@ -39,13 +39,13 @@ pub struct BatchHeader {
     pub deadline_in_ms: u32,
     /// Reading of the producer's clock before the first event, in units of the window.
     pub base_unit: UnitNumber,
-    /// Time that the producer's clock shows after the last event of the batch, in milliseconds since 1970. `None` means
-    /// that the producer has no clock for this filter.
+    /// Time of the producer's clock after the last event of the batch, in milliseconds since 1970. `None` means that
+    /// the producer keeps no clock for this filter.
     pub clock_ms: Option<u64>,
     /// W3C trace context. Empty if the producer does not trace.
     pub traceparent: String,
-    /// Level of a tree that has sent the events, or `None` if a producer has sent them. A reply to a level also says
-    /// where in the tree each event was found.
+    /// Level of a tree that has sent the events, or `None` if a producer has sent them. If a level has sent them, the
+    /// reply also states for each event where in the tree it was found.
     pub from: Option<FromLevel>,
     /// Whether the events were sent before, so that they may have been recorded already.
     pub again: bool,

@@ -1,7 +1,7 @@
 //! Encodes and decodes cells of slices, for transfers to copies that lack them and for backups.
 //!
-//! Decoding checks that the cells are within the limits of the protocol. It cannot check whether the cells fit a
-//! certain slice, so the slice checks that when it receives them.
+//! Decoding checks that a message with cells is within the limits of the protocol. It does not check whether the cells
+//! fit a certain slice, because the decoder does not know the slice. The slice checks this when it receives the cells.
 
 use firstseen_filter::{CellRun, GenerationNumber, LiveEvents, SliceOutline, UnitNumber};
 use firstseen_routing::{AskCells, CellParts, CellPlace, ClockReading, Epoch, FilterId, PeerMessage};

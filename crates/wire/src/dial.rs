@@ -1,8 +1,8 @@
 //! Client side of TLS connections.
 //!
-//! Each new TLS connection reads the certificate files again if they have changed, so an administrator can replace a
-//! certificate without closing channels. If the new files cannot be used, connections continue to use the last files
-//! that could be used.
+//! An administrator can replace a certificate file without closing the open channels. Before each new TLS connection,
+//! this module checks whether the files have changed, and if so reads them again. If the new files cannot be used, new
+//! connections continue to use the previous files.
 
 use std::io;
 use std::net::IpAddr;

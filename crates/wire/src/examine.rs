@@ -1,7 +1,8 @@
 //! Finds out why no connection to an address can be made, by opening connections for this purpose alone.
 //!
-//! To find the cause, this module opens additional connections to the address. A peer has no reason to close such a
-//! connection before its answer has been read. If the answers do not show a clear cause, the module reports no cause.
+//! This module opens additional connections to the address. On each of them, it sends a few bytes and waits for the
+//! answer, so the peer has no reason to close the connection before the answer has been read. If the answers do not
+//! show a clear cause, the module reports no cause.
 
 use std::io;
 

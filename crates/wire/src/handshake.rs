@@ -53,8 +53,9 @@ struct Accepting {
     newest: RwLock<Newest>,
 }
 
-/// Certificates and authorities that new handshakes use. The authorities and the server's own certificate are updated
-/// independently of each other. An unusable certificate file therefore does not delay a revocation.
+/// Certificates and authorities that new handshakes use. The trusted authorities are updated independently of the
+/// server's own certificate. An unusable certificate file therefore does not delay the revocation of another
+/// certificate.
 #[derive(Clone)]
 struct Newest {
     trust: Arc<Trust>,
@@ -239,8 +240,8 @@ impl ServerTls {
         ClientTls::by(move || tls.newest().connector)
     }
 
-    /// Reads certificate files that have changed. Returns whether any new file is now in use, and a description of each
-    /// file that cannot be used. `now` is the time since 1970.
+    /// Reads certificate files that have changed. Returns whether any new file is now in use, together with a
+    /// description of each file that cannot be used. `now` is the time that has passed since 1970.
     pub fn look_again(&self, now: Duration) -> (bool, Vec<String>) {
         let files = &self.0.files;
         let before = self.newest();

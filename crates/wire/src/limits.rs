@@ -45,8 +45,8 @@ pub const BATCH_BYTES_MAX: usize =
 pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
 /// Maximum number of unanswered batches on a stream. 64 batches are enough to keep a stream of small batches busy over
-/// any distance. The value must stay far below 1,000: since the fix of RUSTSEC-2026-0258, HTTP/2 ends a connection with
-/// about 1,000 small unread frames.
+/// any distance. The limit must stay far below 1,000: since the fix of RUSTSEC-2026-0258, the HTTP/2 library ends a
+/// connection with about 1,000 small unread frames.
 pub const INFLIGHT_BATCHES_MAX: u32 = 64;
 
 /// Maximum number of unacknowledged frames on a link between nodes. The value is below 1,000 for the same reason as
@@ -58,8 +58,8 @@ pub const INFLIGHT_FRAMES_MAX: u32 = 256;
 /// calls at the same time waits, or opens another connection.
 pub const STREAMS_MAX: u32 = 64;
 
-/// Maximum size of the message of a small call, in bytes. Most calls of operators and producers are small, because
-/// their messages contain only names and numbers.
+/// Maximum size of a message in a small call, in bytes. Most calls of operators and producers are small calls: their
+/// messages contain only names and numbers.
 pub const SMALL_MESSAGE_BYTES_MAX: usize = 16 << 10;
 
 /// Maximum size of a message that carries a filter definition, or as many moves of slices as fit into one command, in
@@ -99,11 +99,12 @@ pub const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time without traffic after which a connection is checked with a ping.
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Time after which a connection is closed if its peer does not answer a ping. Events in flight on a dead connection
-/// therefore become undecided after at most this time plus [`KEEPALIVE_INTERVAL`].
+/// Maximum time to wait for the answer to a ping. If the peer does not answer within this time, the connection is
+/// closed. Events in flight on a dead connection therefore become undecided after at most this time plus
+/// [`KEEPALIVE_INTERVAL`].
 pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time without traffic after which an open connection cannot be an HTTP/2 connection. On an HTTP/2 connection, the
+/// Time without any traffic that proves that an open connection does not speak HTTP/2. On an HTTP/2 connection, the
 /// peer would have answered a ping within this time, or the connection would have been closed.
 pub const SILENCE_MAX: Duration = Duration::from_secs(15);
 
@@ -119,9 +120,9 @@ pub const NODES_MAX: usize = 1024;
 /// Maximum number of filters in a cluster. All filters are sent with every change of the cluster map.
 pub const FILTERS_MAX: usize = 1024;
 
-/// Maximum size of all filter records in a cluster map, in bytes. The limit allows for about a hundred thousand slices.
-/// The size is calculated with reserves for fields that can grow later. Together with the largest possible records of
-/// all nodes, a cluster map of this size still fits into one message.
+/// Maximum size of all filter records in a cluster map, in bytes, which is enough for about a hundred thousand slices.
+/// A cluster map with filter records of this size and the largest possible node records still fits into one message.
+/// The size of a filter record includes a reserve for fields that can grow later.
 pub const MAP_FILTERS_BYTES_MAX: usize = 3 << 20;
 
 /// Maximum size of the record of a node, in bytes: three texts, each with its tag and length, and five numbers.
@@ -133,8 +134,9 @@ pub const TRACEPARENT_BYTES_MAX: usize = 128;
 /// Maximum length of the text that says why a batch was refused, in bytes.
 pub const DETAIL_BYTES_MAX: usize = 512;
 
-/// Maximum number of acknowledgements of `Set` messages in one message between nodes. A link has at most one such
-/// acknowledgement for each frame in flight, so the limit also leaves space for the acknowledgements of another link.
+/// Maximum number of acknowledgements of `Set` messages in one message between nodes. A link needs at most one
+/// acknowledgement for each of its frames in flight. The limit is higher than that, so a message also has space for the
+/// acknowledgements of another link.
 pub const SET_ACKS_MAX: usize = 4096;
 
 /// Maximum size of the cells in one message between nodes, in bytes.

@@ -18,8 +18,8 @@ pub(crate) fn check_events(events: usize, lists: &[(&'static str, usize)]) -> Re
     Ok(events as u32)
 }
 
-/// Decodes lists of cell positions, with one list for each event. Because each list takes at least four bits, the size
-/// of the message limits the number of events that other fields of the message can announce.
+/// Decodes lists of cell positions, with one list for each event. A list takes at least four bits of the message. A
+/// small message therefore cannot announce so many events that decoding it would need much memory.
 pub(crate) fn decode_lists(
     events: u32,
     counts: &[u8],

@@ -1,7 +1,7 @@
 //! Encodes and decodes the messages by which a slice sends its records and replies to its other copies.
 //!
-//! A decoded message has one decision for each event, and one stamp (the time at which an event is judged) for each
-//! recorded event. All positions in the message have the shape of the filter.
+//! A decoded message has exactly one decision for each event. For each recorded event, it also has exactly one stamp,
+//! which is the time at which the event is judged. All positions in the message match the shape of the filter.
 
 use firstseen_filter::{GenerationNumber, ProbeShape, Probes, UnitNumber};
 use firstseen_routing::{BatchName, ClockReading, Decision, EventTag, MirrorNumber, Mirrored, NamedEvent, PeerMessage};

@@ -95,7 +95,7 @@ pub fn pack_probes(probes: &Probes, range: Range<usize>, out: &mut Vec<u8>) {
 }
 
 /// Decodes the cell positions of `events` events from `bytes`, and appends them to `probes`. The shape of `probes`
-/// determines how many positions an event has. `bytes` must contain exactly these events.
+/// determines how many positions each event has. `bytes` must contain the positions of these events and nothing else.
 ///
 /// # Errors
 /// Returns [`WireError`] if the length does not match, or if a position is outside the shape. After an error the

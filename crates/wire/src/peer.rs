@@ -91,8 +91,8 @@ pub fn filter_of(message: &Message) -> Option<FilterId> {
 }
 
 /// Returns the epoch of the filter that the receiver must know before it answers this message. The epoch increases when
-/// the head nodes or the copies of slices change. A receiver with an older cluster map could give an answer that the
-/// newer map forbids, or could overlook that it owns some of the slices whose cells must be set.
+/// the head nodes or the copies of slices change. A receiver that does not know this change could give an answer that
+/// the newer cluster map forbids. It could also overlook that it now owns slices whose cells the message sets.
 pub fn epoch_awaited(message: &Message) -> Option<Epoch> {
     match message {
         Message::Test(test) => Some(Epoch(test.filter_epoch)),
@@ -215,10 +215,12 @@ pub fn decode(message: &Message, range: u64, probes: ProbeShape) -> Result<PeerM
     Ok(PeerMessage { filter: FilterId(filter), epoch: Epoch(epoch), group, body })
 }
 
-/// Decodes the parts of an invalid message that are needed to refuse it. These parts are the slice group, and either
-/// the numbers by which the head node (the node that decides the events) identifies its events, or the number of the
-/// message. All other fields of the result are placeholders. Returns `None` if these parts cannot be decoded either.
-/// Also returns `None` for answers, because a node never refuses an answer.
+/// Decodes only those parts of an invalid message that are needed to refuse it. All other fields of the result are
+/// placeholders.
+///
+/// The needed parts are the slice group, and either the number of the message or the numbers that the head node (the
+/// node that decides the events) has given to its events. Returns `None` if these parts cannot be decoded, or if the
+/// message is itself an answer, because a node never refuses an answer.
 pub fn refusable(message: &Message) -> Option<PeerMessage> {
     let (filter, epoch, group, body) = match message {
         Message::Test(test) => {
@@ -314,9 +316,9 @@ fn tests_of(claims: &proto::ClaimTests) -> Result<&proto::TestBatch, WireError> 
     batch.ok_or(WireError::Missing { field: "batch" })
 }
 
-/// Encodes a list of event indices with their remaining times as pairs of numbers. The first number of a pair is how
-/// many events were skipped since the previous pair, and the second is the remaining time in milliseconds. The indices
-/// must be in ascending order.
+/// Encodes a list of event indices, each with a remaining time. Each entry becomes two numbers: the number of events
+/// between this entry and the previous entry, and the remaining time in milliseconds. The indices must be in ascending
+/// order.
 fn pack_vetoes(vetoes: &[(u32, u32)]) -> Vec<u32> {
     let mut end = 0;
     let pairs = vetoes.iter().map(|(index, left_ms)| [index - std::mem::replace(&mut end, index + 1), *left_ms]);

@@ -1,8 +1,10 @@
 //! Messages and services that are generated from `proto/`.
 //!
-//! This module contains exactly the messages that the files in `proto/` define, as the test
-//! `crates/tidy/tests/all/generated.rs` checks. The debug output of a message does not show secrets. Other modules of
-//! this crate convert the messages to checked values.
+//! This module contains exactly the messages that the files in `proto/` define, and the test
+//! `crates/tidy/tests/all/generated.rs` checks this. Other modules of this crate convert the messages to checked
+//! values.
+//!
+//! The debug output of a message does not show secrets.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! Encodes and decodes the times of events: ticks on the way to an owner, and stamps and tickets between nodes.
 //!
-//! The encoding is small, because consecutive events usually have similar times. An event takes one byte if its time
-//! differs little from the previous event, and no byte if the times of all events are equal.
+//! The encoding is small because consecutive events usually have similar times. An event whose time differs little from
+//! that of the previous event takes one byte. If all events have the same time, an event takes no byte at all.
 
 use firstseen_filter::{Stamp, UnitNumber};
 use firstseen_routing::Tick;
@@ -22,13 +22,15 @@ pub fn read_ms(written_ms: u64) -> Option<u64> {
     (written_ms > 0).then_some(written_ms)
 }
 
-/// Encodes the ticks of events, and appends them to `out`. A tick consists of the producer's clock and the event's own
-/// time unit. For each event, the encoding contains the increase of the clock since the previous event, shifted left by
-/// one bit; the first event is compared with `base_unit`. The lowest bit is set if the event's unit differs from the
-/// clock, and in that case the difference follows.
+/// Encodes the ticks of events, and appends them to `out`. A tick consists of two numbers: the reading of the
+/// producer's clock (`clock_unit`), and the event's own time unit (`unit`).
 ///
-/// The difference is calculated modulo 2^64. It can be negative, because an event that is only looked up may be ahead
-/// of the clock and does not advance the clock.
+/// For each event, the encoding contains the increase of the clock since the previous event, shifted left by one bit.
+/// For the first event, this is the increase since `base_unit`. If the event's own unit differs from the clock, the
+/// lowest bit is set, and the difference between them follows as a second number.
+///
+/// The difference is calculated modulo 2^64, because it can be negative. For example, an event that is only looked up
+/// does not advance the clock, so its unit may be greater than the clock's reading.
 ///
 /// # Errors
 /// Returns [`WireError`] if the clock runs backwards, or if a unit exceeds [`UNIT_MAX`].
@@ -76,10 +78,13 @@ pub fn are_trivial(ticks: &[Tick], base_unit: UnitNumber) -> bool {
     ticks.iter().all(|tick| *tick == Tick { clock_unit: base_unit, unit: base_unit })
 }
 
-/// Encodes the stamps of events. A stamp consists of the event's own `unit` and the unit at which the event is
-/// `judged`. For each event, the encoding contains the difference of `judged` from the previous event (zigzag-encoded,
-/// from 0 for the first event), shifted left by one bit. The lowest bit is set if `unit` differs from `judged`, and in
-/// that case the difference follows. If all stamps are equal, only the first is encoded.
+/// Encodes the stamps of events. A stamp consists of two numbers: the event's own `unit`, and the unit at which the
+/// event is `judged`.
+///
+/// For each event, the encoding contains the difference between its `judged` and that of the previous event (0 before
+/// the first event). The difference is zigzag-encoded and shifted left by one bit. If `unit` differs from `judged`, the
+/// lowest bit is set, and the difference between them follows as a second number. If all stamps are equal, only the
+/// first is encoded.
 ///
 /// # Errors
 /// Returns [`WireError`] if an event is judged before its unit, or if a unit exceeds [`UNIT_MAX`].

@@ -1,7 +1,7 @@
 //! Checks the validity dates of certificates.
 //!
-//! The module applies the same rules to validity dates as a TLS handshake does. A certificate that passes the check at
-//! a given time is therefore not refused for its dates by a handshake at that time.
+//! The module applies the same rules to validity dates as a TLS handshake does. If a certificate passes the check for a
+//! given time, then a handshake at that time does not refuse the certificate because of its dates.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,8 +36,8 @@ pub enum Validity {
 }
 
 impl TlsFiles {
-    /// Returns the certificates whose validity dates are a problem at the time `now` (since 1970). In addition to
-    /// invalid certificates, the result contains certificates that expire within the period `soon`.
+    /// Returns the certificates that are invalid at the time `now` because of their validity dates, and the
+    /// certificates that expire within the period `soon` after that time. `now` is the time that has passed since 1970.
     ///
     /// # Errors
     /// Returns a [`TlsError`] that says which file cannot be used.
@@ -51,9 +51,9 @@ impl TlsFiles {
         Ok(doubts)
     }
 
-    /// Returns the time at which the first certificate of a file expires, in seconds since 1970. The file is that of
-    /// the authority if `is_authority` is set, and otherwise that of the node. Returns `None` if the file contains no
-    /// certificate.
+    /// Returns the earliest time at which a certificate in a file expires, in seconds since 1970. If `is_authority` is
+    /// set, this is the file of the authority, and otherwise the file of the node. Returns `None` if the file contains
+    /// no certificate.
     ///
     /// # Errors
     /// Returns a [`TlsError`] that says which file cannot be used.
@@ -89,9 +89,8 @@ fn validity(certificate: &CertificateDer<'_>, now: Duration, soon: Duration) -> 
     }
 }
 
-/// Returns the reason why a handshake at `time` would refuse the certificate because of its validity dates, or `None`
-/// if the dates are valid. Other properties of the certificate have no influence, because a handshake checks the dates
-/// first.
+/// Returns why a handshake at `time` would refuse the certificate because of its validity dates, or `None` if the dates
+/// are valid. Other defects of the certificate do not affect the result, because a handshake checks the dates first.
 pub(crate) fn refusal(certificate: &CertificateDer<'_>, time: Duration) -> Option<Validity> {
     let time = UnixTime::since_unix_epoch(time);
     let verified = EndEntityCert::try_from(certificate).map(|certificate| {

@@ -34,9 +34,10 @@ pub(crate) fn check_bitmap(field: &'static str, bitmap: &[u8], entries: usize) -
     }
 }
 
-/// Encodes which entries are undecided, and for which reason. Consecutive entries with the same reason are combined
-/// into three numbers: how many entries were skipped since the previous three numbers, how many entries have this
-/// reason, and the reason itself. The entries must be in ascending order.
+/// Encodes which entries are undecided, and for which reason. The entries must be in ascending order.
+///
+/// Each run of consecutive entries with the same reason becomes three numbers: the number of entries between this run
+/// and the previous run, the length of the run, and the reason.
 pub(crate) fn pack_reasons(undecided: impl IntoIterator<Item = (u32, Reason)>) -> Vec<u32> {
     let mut triples: Vec<u32> = Vec::new();
     let mut end = 0;

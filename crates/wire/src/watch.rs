@@ -1,9 +1,10 @@
 //! Channel that holds the newest version of a value, and wakes tasks that wait for a newer version.
 //!
-//! A task that waits for a newer version always receives the newest version, and may miss versions in between. Waiting
-//! tasks are woken in the order in which they began to wait, so that a simulation with the same seed always runs in the
-//! same way. The watch channel of tokio is not suitable, because it distributes waiting tasks randomly over several
-//! queues.
+//! A task that waits for a newer version always receives the newest version, so it may miss versions in between.
+//!
+//! Waiting tasks are woken in the order in which they began to wait, so that a simulation with the same seed always
+//! runs in the same way. The watch channel of tokio does not guarantee this order, because it distributes waiting tasks
+//! randomly over several queues.
 
 use std::fmt;
 use std::ops::Deref;

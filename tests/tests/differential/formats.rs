@@ -102,8 +102,9 @@ impl Format {
         }
     }
 
-    /// Returns a record that cannot be parsed in this format. `timed` states whether the run needs the time of the
-    /// record, because a broken time is an error only then. Returns `None` if every possible record can be parsed.
+    /// Returns a record that cannot be parsed in this format, or `None` if every possible record can be parsed. `timed`
+    /// states whether the run needs the time of a record. If the run does not need it, a record with an invalid time is
+    /// not an error.
     pub(super) fn unreadable(self, number: usize, timed: bool) -> Option<String> {
         match self {
             Self::Lines => None,

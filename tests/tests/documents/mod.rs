@@ -1,9 +1,9 @@
 //! Runs the commands in the README, in CONTRIBUTING.md and on the pages in `docs/`, exactly as they are written. If the
 //! program changes and a page becomes wrong, this test fails.
 //!
-//! Every code block of commands is run, except blocks that cannot be run here. Such a block has an HTML comment before
-//! it, which states the reason and is invisible to readers (`blocks::Mark`). A table in this file lists how many of
-//! these comments each page has, so that their number cannot grow unnoticed.
+//! The test runs every code block that contains commands, except blocks that cannot be run here. An HTML comment before
+//! such a block states the reason; readers of the page do not see it (`blocks::Mark`). A table in this file lists how
+//! many of these comments each page has, so that nobody can add one without changing the table.
 
 mod blocks;
 mod script;

@@ -28,9 +28,10 @@ const PORTS: u16 = 100;
 /// Number of lines of the web log, which is enough to contain repetitions.
 const LINES: usize = 1_000;
 
-/// Script that replaces cargo while a page is tested. `cargo run FLAGS -- WORDS` runs `firstseen` with these words, or
-/// the binary of the package `firstseen-lab`. The flags for cargo are ignored, because the binary has already been
-/// built for the test. All other commands of cargo fail, so a page must exclude them from being run.
+/// Script that replaces cargo while a page is tested. It does not build anything, because the binaries have already
+/// been built for the test. `cargo run FLAGS -- WORDS` ignores the flags of cargo and runs `firstseen` with these
+/// words, or `firstseen-lab` if a flag selects that package. All other commands of cargo fail, so a page must exclude
+/// them from the test.
 const CARGO: &str = r#"#!/bin/sh
 refuse() { echo "cargo: $*" >&2; exit 1; }
 has() { grep -q "^$2" "$SOURCES/$1/Cargo.toml" || refuse "$1/Cargo.toml has no line that begins with $2"; }

@@ -1,8 +1,9 @@
 //! Strict parser of metrics in two text formats. It rejects everything that the specifications of Prometheus and
 //! OpenMetrics forbid.
 //!
-//! A text is accepted only if each metric family occurs once, with help and type, and each series occurs once. Labels
-//! must be escaped, the names of counters must end in `_total`, and the buckets of histograms must add up.
+//! The parser accepts a text only if each metric family occurs once, with its help text and type, and each series
+//! occurs once. Labels must be escaped, and the names of counters must end in `_total`. The buckets of a histogram must
+//! add up.
 //!
 //! This module does not know which metrics exist.
 

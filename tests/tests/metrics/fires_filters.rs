@@ -1,5 +1,6 @@
-//! Checks three kinds of alerts about filters: a filter has more false positives than promised, an upper level of a
-//! tree has no room for further events, or a node receives messages that no correct node sends.
+//! Checks three alerts about filters. The first fires if a filter has more false positives than promised. The second
+//! fires if an upper level of a tree has no space for further events. The third fires if a node receives messages that
+//! no correct node sends.
 
 use firstseen_routing::{ClusterId, Incarnation, NodeId};
 use firstseen_wire::net::{peer_client, plain_endpoint, without_token};

@@ -99,10 +99,7 @@ fn every_panel_asks_the_data_source_that_is_chosen() {
     let panels = dashboard["panels"].as_array().expect("panels");
     let rows: Vec<&str> =
         panels.iter().filter(|panel| panel["type"] == "row").filter_map(|row| row["title"].as_str()).collect();
-    assert_eq!(
-        rows,
-        ["Overview", "Filters", "Nodes", "RedisEndpoint for Redis clients", "RedisEndpoint for HTTP clients", "Claims"]
-    );
+    assert_eq!(rows, ["Overview", "Filters", "Nodes", "Redis endpoint", "HTTP endpoint", "Claims"]);
     let ids: BTreeSet<u64> = panels.iter().filter_map(|panel| panel["id"].as_u64()).collect();
     assert_eq!(ids.len(), panels.len(), "each number once");
     for panel in panels.iter().filter(|panel| panel["type"] != "row") {

@@ -27,8 +27,10 @@ const WINDOW_S: u64 = 3600;
 
 const CONFIRMED: &str = "UPDATE delivered SET confirmed = 1 WHERE event = ?1";
 
-/// Charges an event that this consumer has claimed. If the consumer was stopped for longer than its lease, another
-/// consumer may already have charged the event. The database then contains a row for the event, and nothing is charged.
+/// Charges an event that this consumer has claimed, unless it was charged before. The database has a row for each
+/// charged event. If the consumer was stopped for longer than its lease, another consumer may already have charged the
+/// event and inserted the row. In this case, nothing is charged.
+///
 /// A row whose window has passed does not count, because it belongs to an earlier event with the same key.
 fn charge(database: &mut Connection, event: &[u8], cents: i64, fence: Fence) -> rusqlite::Result<bool> {
     let transaction = database.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
@@ -45,9 +47,11 @@ fn charge(database: &mut Connection, event: &[u8], cents: i64, fence: Fence) -> 
     Ok(is_new)
 }
 
-/// Confirms events that were charged but are not known to be recorded, because a consumer died between the charge and
-/// the confirmation. Rows whose window has passed are removed first. An event with such a key is a new event, and it
-/// must be neither skipped nor recorded because of the old row.
+/// Confirms events that were charged but may not be recorded in the filter, because a consumer died between the charge
+/// and the confirmation.
+///
+/// The function first removes the rows whose window has passed. If a key occurs again after its window, it is a new
+/// event, which must be charged. The old row must therefore neither prevent the charge nor confirm the new event.
 fn confirm_charged(clicks: &Filter, database: &Connection) -> Result<()> {
     database.execute("DELETE FROM delivered WHERE at_s <= unixepoch() - ?1", params![WINDOW_S])?;
     let mut open = database.prepare("SELECT event, fence FROM delivered WHERE NOT confirmed")?;
@@ -153,8 +157,8 @@ fn a_charge_by_a_claim_that_another_one_has_got_meanwhile_changes_nothing() -> R
     Ok(())
 }
 
-/// Checks an event that occurs again after its window has passed. It counts as a new event, so it must be charged
-/// again. The row of the earlier event must not confirm it.
+/// Checks an event that occurs again after the window of its first occurrence has passed. The second occurrence counts
+/// as a new event, so it must be charged, and the database row of the first occurrence must not confirm it.
 #[test]
 fn a_row_whose_window_is_over_stands_for_nothing() -> Result<()> {
     let node = stage();

@@ -1,8 +1,8 @@
 //! Checks what programs report that execute the script of `tests/clients/README.md`.
 //!
 //! The client program waits for a line of input before each round of its script, so the test controls when a round
-//! begins. Within a round, the test can kill the endpoint's node in one of two ways: while it works, or after it was
-//! stopped with a command of the client unread.
+//! begins. In some rounds, the test kills the endpoint's node. It kills the node either while the node is working, or
+//! after it has stopped the node, so that a command of the client is still unread.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -154,8 +154,8 @@ fn connected_steps(program: &mut Program) {
 }
 
 /// Checks the verdicts of a round in which connections broke. All events of `FS.OBSERVE ... ID` must be new, because a
-/// retry with the same id gets its first verdict. A key of `SET NX` may also be seen: if its reply was lost, the client
-/// sends the command again, and the node cannot recognise it as a retry.
+/// retry with the same id gets the verdict of the first attempt. A key of `SET NX` may also be seen: this command has
+/// no id, so if its reply is lost, the node cannot recognise the retry and replies that the key exists.
 fn judge_round(line: &Value, allowed: &[&str]) {
     assert_eq!(line["named"], json!(vec![1; EVENTS_PER_ROUND]), "named events are new: {line}");
     let words = line["saw"].as_array().expect("a word for each key");

@@ -6,10 +6,12 @@
 //! - A lease is lost only to a later claim, and only after it has ended.
 //! - Every lease ends.
 //!
-//! Three other laws cover the remaining guarantees about claims. `one_winner` requires that only one confirmation of an
-//! event succeeds. `no_false_negative` requires that an event that is already recorded is not granted.
-//! `no_own_duplicate` covers a lease that is lost because the event was recorded, and requires that another call has
-//! recorded it.
+//! Three other laws cover the remaining guarantees about claims:
+//!
+//! - `one_winner` requires that only one confirmation of an event succeeds.
+//! - `no_false_negative` requires that an event that is already recorded is not granted.
+//! - `no_own_duplicate` requires that a lease is lost because of a recorded event only if another call has recorded the
+//!   event.
 
 use std::collections::BTreeMap;
 
@@ -72,17 +74,19 @@ impl Granted<'_> {
     }
 
     /// Returns whether a later claim of the same event got a fence that is not greater than the fence of this claim. A
-    /// claim counts as later only if it was requested after this claim was answered. The time of its grant does not
-    /// matter, because a claim that is retried for a long time may be granted late.
+    /// claim is later if it was requested after this claim was answered. The order of the grants does not decide this,
+    /// because a claim that is retried for a long time may be granted late.
     fn is_overtaken_by(&self, later: &Self) -> bool {
         let is_before = self.claim.told_us.is_some_and(|told_us| told_us <= later.claim.asked_us);
         is_before && self.grant.fence >= later.grant.fence
     }
 
-    /// Returns whether the consumer lost the lease without a valid reason. A lease must not be lost before it has
-    /// ended, because no other client can have got the event before that time. It must also not be lost if no other
-    /// claim can have replaced it. A claim explains the loss even if its request was sent earlier, because an attempt
-    /// of a claim may arrive late.
+    /// Returns whether the consumer lost the lease without a valid reason. Either the lease was lost before its end,
+    /// although no other client can get the event before that time. Or the lease was lost after its end, but no other
+    /// claim can have replaced it.
+    ///
+    /// Another claim may have replaced this claim even if its first request was sent earlier, because an attempt of a
+    /// claim may arrive late.
     fn is_lost_to_nobody(&self, claims: &[&ClaimRecord]) -> bool {
         let Some(lost_us) = self.grant.lost_us else { return false };
         let mut others = claims.iter().filter(|claim| !std::ptr::eq(**claim, self.claim));

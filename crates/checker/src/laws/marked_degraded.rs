@@ -1,6 +1,7 @@
-//! Law: if a node was lost and an event therefore becomes first-seen again, the verdict is marked as degraded. The mark
-//! tells the producer that a slice was incomplete. Producers learn only how many verdicts are marked, so this law
-//! compares the number of marks with the number of such events.
+//! Law: if an event is called first-seen again because a node was lost, the verdict is marked as degraded. The mark
+//! tells the producer that a slice was incomplete. A producer learns only how many of its verdicts are marked, so this
+//! law does not check individual events. It checks that there are at least as many marks as events that were first-seen
+//! again.
 
 use std::collections::BTreeMap;
 

@@ -1,15 +1,19 @@
 //! Law: if an event got the verdict duplicate, no later call gets first-seen for it within the window. The verdict
-//! duplicate means that some submission has recorded the event, and the window of every such submission counts. The law
-//! does not apply if the filter's policy allows lost events to be first-seen again.
+//! duplicate means that some submission has recorded the event, but the history does not state which one. A later
+//! first-seen therefore violates the law only if it lies within the window of every submission that may have recorded
+//! the event.
 //!
-//! The law has two exceptions. The first exception is an event whose recording was abandoned half-way, so that no
-//! producer got first-seen for it. Its cells may then be set in only some copies of a slice. They may also be missing
-//! in slices that did not count at that time, in which case the verdict is marked as degraded. The exception applies
-//! only if the answering nodes changed while the event was recorded, and again since the duplicate.
+//! This law does not apply if the filter's policy allows lost events to be first-seen again.
 //!
-//! The second exception to this law is an event that a lookup found on a node with a full disk. If the process of the
-//! node ends, the event is lost, because the disk has not written it. The history does not state which node answered
-//! the lookup, so every node that has all cells of the event is considered.
+//! There are two exceptions in which an event may be first-seen after a duplicate. The first exception is an event
+//! whose recording was abandoned half-way, so that no producer got first-seen for it. Its cells may be set in some
+//! copies of a slice only, or may be missing in slices that did not count at that time. The exception requires that the
+//! answering nodes changed while the event was recorded, and changed again after the duplicate.
+//!
+//! The second exception is an event that a lookup found on a node with a full disk. If the node's process ends before
+//! the disk has written the event, the event is lost and may be first-seen again. The history does not state which node
+//! answered the lookup, so the exception applies if the process of any node that had all cells of the event has ended
+//! in this way.
 
 use super::Violation;
 use crate::history::{Call, EndOnFullDisk, History};

@@ -1,7 +1,9 @@
 //! Law: an event gets the verdict duplicate only if another submission may have recorded it. A submission must never be
-//! called a duplicate of itself. The other submission may have a later event time, however much later, because a late
-//! event finds everything that was recorded before. A submission of a producer without the right to record events does
-//! not count, because it has recorded nothing.
+//! called a duplicate of itself. If the producer of the other submission lacked the right to record events, that
+//! submission does not count, because it has recorded nothing.
+//!
+//! A submission can be a duplicate of another submission whose event time is later, by any amount. The reason is that
+//! an event that arrives late finds everything that was recorded before it.
 
 use super::Violation;
 use super::rights::lacked_right;

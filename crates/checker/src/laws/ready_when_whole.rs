@@ -1,6 +1,6 @@
-//! Law: if a node reports that it is ready, it has all events that other copies of its slices have. This matters for
-//! operators who restart nodes one after another. An operator who waits for the report can stop the next node without
-//! losing events.
+//! Law: if a node reports that it is ready, it has all events that other copies of its slices have. Operators rely on
+//! such reports when they restart nodes one after another. An operator who waits for the report of one node can stop
+//! the next node without losing events.
 
 use super::Violation;
 use crate::history::History;

@@ -32,9 +32,9 @@ fn is_refused_in_vain(history: &History, call: &Call) -> bool {
     had_right || !history.rights.revoked.contains(&call.producer)
 }
 
-/// Returns what a producer was allowed to do, if it certainly lacked the right to make this call. The right must have
-/// been missing at every node that the call may have entered, so the call has recorded nothing. Returns `None` if the
-/// producer had the right at one of these nodes or if its rights are unknown.
+/// Returns the greatest right that a producer had at the nodes that the call may have entered, if this right was not
+/// sufficient for the call. The call has then recorded nothing. Returns `None` if the producer had a sufficient right
+/// at one of these nodes, or if its rights are unknown.
 pub fn lacked_right(history: &History, call: &Call) -> Option<Permission> {
     might_do(history, call).map(|(_, most)| most).filter(|most| *most < needs(call))
 }
@@ -64,9 +64,9 @@ mod tests {
         Call { is_lookup, returned_us: Some(returned_us), verdict: Some(verdict), ..Call::begun(1, 7, 0, began_us) }
     }
 
-    /// Returns the laws that a call breaks if it may have entered the cluster at the nodes in `entries`. According to
-    /// nodes 0 and 1, producer 1 has the rights in `may` from time 100 to time 200, with one value for each node. From
-    /// time 210 on, both nodes allow the producer to observe events.
+    /// Returns the laws that a call breaks if it may have entered the cluster at the nodes in `entries`. From time 100
+    /// to time 200, producer 1 has the rights in `may`, which contains the right at node 0 and the right at node 1.
+    /// From time 210 on, both nodes allow the producer to observe events.
     fn broken(call: Call, may: [Permission; 2], entries: &[usize]) -> Vec<&'static str> {
         let acted = |node: usize, may, from_us, until_us| ActedOn { node, producer: 1, may, from_us, until_us };
         let nodes = may.into_iter().enumerate();

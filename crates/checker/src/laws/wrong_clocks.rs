@@ -1,12 +1,13 @@
-//! Law: events may be undecided because of a wrong clock only while the clock of some node is wrong. When all clocks
-//! have been right for a while, no call may get such a reply any more.
+//! Law: an event is undecided because of a wrong clock only while the clock of some node is wrong, or shortly
+//! afterwards. When all clocks have been right for a while, no call gets such a reply any more.
 
 use super::Violation;
 use crate::history::{Call, History};
 use firstseen_routing::{Decision, Reason};
 
-/// Time in microseconds after a node's clock was set right until replies must be normal again. Within this time, the
-/// node compares its clock with the clocks of other nodes, and calls that began earlier return.
+/// Time in microseconds after a node's clock was set right until no call may be undecided because of a wrong clock.
+/// Within this time, the node compares its clock with the clocks of other nodes, and the calls that began earlier
+/// return.
 const MEASURED_US: u64 = 3_000_000;
 
 /// Maximum number of calls that a violation shows.

@@ -1,6 +1,8 @@
-//! Reads and writes the PEM files of one folder. A file that exists is never overwritten, because a lost key cannot be
-//! recovered. Only the files about revoked certificates are replaced. A key file is created with mode 0600 before its
-//! content is written, so no other user of the machine can read the key at any time.
+//! Reads and writes the PEM files of certificates and keys in one folder. The module never overwrites a key or a
+//! certificate, because a lost key cannot be recovered. Only the files about revoked certificates are replaced.
+//!
+//! A key file is created with mode 0600 before its content is written, so no other user of the machine can read the key
+//! at any time.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};

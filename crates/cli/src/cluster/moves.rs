@@ -28,8 +28,9 @@ const ROUNDS_MAX: usize = 8;
 /// Maximum number of moves of a filter that begin at the same time.
 const BEGIN_MAX: usize = 1024;
 
-/// Maximum time in milliseconds that the move of a slice waits for the retry horizon of its filter. The retry horizon
-/// is the time for which a producer may retry a batch.
+/// Longest retry horizon, in milliseconds, that the move of a slice waits for. The retry horizon is the time for which
+/// a producer may retry a batch. A move waits for the retry horizon of its filter, so that the new owner of the slice
+/// recognises retries of earlier batches. A longer retry horizon than this limit does not delay the move further.
 const HORIZON_MAX_MS: u32 = 60_000;
 
 /// Flags of `firstseen cluster rebalance`.

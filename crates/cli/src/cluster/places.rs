@@ -32,9 +32,9 @@ pub(crate) struct Place<'a> {
     pub(crate) capacity_events: Option<u64>,
     /// Memory of its cells.
     pub(crate) bytes: u64,
-    /// Expected false-positive rate of lookups at this place when all filters of the tree are full. A lookup that does
-    /// not find an event continues at the parent, so the rate includes the false positives of all places above this
-    /// one.
+    /// Expected false-positive rate of lookups that begin at this place, when all filters of the tree are full. A
+    /// lookup that does not find the event in the filter of this place continues in the filter of the parent place, and
+    /// so on up to the root. Each of these filters can report a false positive, so the rate includes all of them.
     pub(crate) expected_fpr: Option<f64>,
 }
 

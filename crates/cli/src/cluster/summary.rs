@@ -227,9 +227,9 @@ impl<'a> ClusterSummary<'a> {
 }
 
 impl NodeSummary<'_> {
-    /// Returns the state of a node in one word. The cluster as a whole decides that a node is down. Whether a node is
-    /// reachable is only the view of the node that answered this command, so a node that is not marked down may still
-    /// be shown as not reached.
+    /// Returns the state of a node in one word: `down`, `not reached` or `up`. A node is `down` if the cluster map says
+    /// so, which is a decision of the whole cluster. A node is `not reached` if it is not marked down, but the node
+    /// that answered this command cannot connect to it.
     fn state(&self) -> &'static str {
         match (self.down, self.reachable) {
             (true, _) => "down",

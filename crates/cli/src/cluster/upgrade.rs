@@ -1,7 +1,8 @@
-//! Implements `firstseen cluster upgrade`, which upgrades a cluster to a new data format. While nodes of two versions
-//! run side by side, the cluster keeps the old format. Raising the format cannot be undone, so only the leader does it,
-//! and only after every node has reported that it can read the new format. A node that does not answer is shown as
-//! such.
+//! Implements `firstseen cluster upgrade`, which upgrades a cluster to a new data format after its nodes run a new
+//! release. While nodes of two releases run side by side, the cluster keeps the old format.
+//!
+//! Raising the format cannot be undone. Only the leader raises it, and only after every node has reported that it can
+//! read the new format. The command shows which nodes do not answer.
 
 use std::fmt::Write as _;
 use std::io::Write;

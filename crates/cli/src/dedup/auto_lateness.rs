@@ -1,5 +1,5 @@
-//! Chooses the lateness of a filter from the first records of the input (`--lateness auto`). The lateness says how much
-//! later than more recent records a record may come and still be judged exactly. The chosen value is at least the
+//! Chooses the lateness of a filter from the first records of the input (`--lateness auto`). Lateness is the time by
+//! which a record may be older than preceding records and still be judged exactly. The chosen value is at least the
 //! default lateness and at most the maximum that the window allows. A message tells the user which value was chosen and
 //! why.
 

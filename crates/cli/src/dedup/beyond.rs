@@ -1,9 +1,9 @@
 //! Detects records that arrive more than one window after records with later times.
 //!
 //! A filter reports an event as seen if the cells at its positions are set and have not expired. For a record that is
-//! older than the window, these cells may have been set by an equal record whose time is more than one window later.
-//! The two records are then not duplicates of each other, so the older record is treated as late and passed on instead
-//! of being dropped.
+//! older than the window, this report can be misleading. The cells may have been set by an equal record whose time is
+//! later by more than one window, so the two records are not duplicates of each other. The older record is therefore
+//! treated as late and passed on instead of being dropped.
 
 use firstseen_filter::Window;
 use firstseen_routing::Answer;
@@ -29,10 +29,12 @@ impl BeyondWindow {
         Self { window_ms, clock_ms }
     }
 
-    /// Returns the end of the next range of events that may be answered together, which begins with event `start`.
-    /// `times_ms` has the times of all `events` events of the batch. If some of the events are older than the window,
-    /// the range is short, so that the clock advances little while the range is answered. No cells then expire before
-    /// [`Self::call_late`] checks the answers.
+    /// Returns the end of a range of events of the current batch, whose events the filter may answer together. The
+    /// range begins with event `start`. `times_ms` contains the times of all `events` events of the batch.
+    ///
+    /// If the range contains events that are older than the window, it is kept so short that the clock advances by at
+    /// most an eighth of the window. Cells that were set for these events are then still valid when [`Self::call_late`]
+    /// checks the answers.
     pub(super) fn piece_end(&self, times_ms: &[u64], start: usize, events: usize) -> usize {
         let Some(window_ms) = self.window_ms else { return events };
         let times_ms = &times_ms[start.min(times_ms.len())..events.min(times_ms.len())];
@@ -51,9 +53,10 @@ impl BeyondWindow {
         beyond.map_or(events, |beyond| start + beyond)
     }
 
-    /// Changes the answer about an event from duplicate to late if the equal event that the filter has seen may be more
-    /// than a window away. This is the case if the event is older than the window, and `is_apart` returns true for the
-    /// index of the event. `times_ms` has the times of the events, in milliseconds since 1970.
+    /// Changes the answer about an event from duplicate to late, if the equal event that the filter has seen is
+    /// possibly not in the same window. An answer is changed if the event is older than the window, and if `is_apart`
+    /// returns true for the index of the event. `times_ms` contains the times of the events, in milliseconds since
+    /// 1970.
     pub(super) fn call_late(
         &mut self,
         times_ms: &[u64],

@@ -13,9 +13,9 @@ use super::auto_lateness::LATENESS_WINDOWS_MAX;
 use crate::input::disorder::{Disorder, Order, rounded_up_ms};
 use crate::input::{Batch, STANDARD_INPUT};
 
-/// If more than one of this many records has an implausible time, the order of the input is considered to be wrong. If
-/// there are fewer such records, or only one, the order is considered to be right, and the times of these records are
-/// wrong.
+/// Limit from which implausible times are explained by a wrong order of the input. The limit is one implausible time in
+/// this many records. If a larger part of the records has implausible times, the records are probably in the wrong
+/// order. If only a smaller part or a single record has an implausible time, these times themselves are probably wrong.
 const DOUBTED_PART: usize = 16;
 
 /// What is known about the order of the input.
@@ -84,9 +84,10 @@ impl OrderOfInput {
         self.reached_ms = self.reached_ms.max(last_ms);
     }
 
-    /// Checks whether the order of the input explains why events are late or have implausible times. `found` has the
-    /// answers to the events of `batch` from event `start` on. Returns the first affected event and what is wrong with
-    /// the order. Returns `None` if the order is not the reason, or if a message about the order was printed before.
+    /// Checks whether a wrong order of the input explains why events are late or have implausible times. `found`
+    /// contains the answers to the events of `batch`, beginning with event `start`. Returns the index of the first
+    /// affected event, and the kind of disorder. Returns `None` if the order is not the reason, or if the run has
+    /// already printed a message about the order.
     pub(super) fn look<R, F: Fn(usize) -> bool>(
         &mut self,
         batch: &Batch<R>,
@@ -143,8 +144,9 @@ pub(super) enum Wrong {
 }
 
 impl Wrong {
-    /// Returns the message for the user, which says what is wrong with the order and how to correct it. `place` names
-    /// the affected record, and `file` is the name of its file. `definition` is `None` for a filter of a cluster.
+    /// Returns the message that tells the user what is wrong with the order of the input, and how to correct it.
+    /// `place` names the affected record, and `file` is the name of the file that contains it. `definition` is the
+    /// definition of a filter in this process, and `None` for a filter of a cluster.
     pub(super) fn words(self, place: &str, file: &str, definition: Option<&FilterDefinition>) -> String {
         let (what, sorted, behind_ms) = match self {
             Self::Files => {

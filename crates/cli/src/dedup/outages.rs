@@ -1,7 +1,9 @@
-//! Decides when a run prints a message about undecided answers. A problem begins with the first undecided answer, and
-//! ends when no answer was undecided for [`QUIET`] and a new event was recorded since. The run prints one message when
-//! a problem begins, one for each further kind of reason, and one when the problem ends. Problems that come and go
-//! quickly therefore cause few messages.
+//! Decides when a run prints a message about undecided answers. The run prints a message when a problem begins, when a
+//! further kind of reason appears, and when the problem ends. Problems that come and go quickly cause few messages,
+//! because a problem ends only after a quiet period.
+//!
+//! A problem begins with the first undecided answer. It ends when no answer was undecided for [`QUIET`] and the filter
+//! has recorded a new event since.
 
 use std::time::{Duration, Instant};
 
@@ -45,9 +47,9 @@ pub(super) struct Why {
 }
 
 impl Why {
-    /// Returns the kind of the reason why an event is undecided. The user gets another message only if the kind
-    /// changes. A node that is unreachable and a node that is marked down have the same kind, because the cluster soon
-    /// marks an unreachable node as down, so a second message would tell the user nothing new.
+    /// Returns the kind of the reason why an event is undecided. The user gets another message about a problem only if
+    /// the kind changes. For example, an unreachable node and a node that is marked down have the same kind. The
+    /// cluster soon marks an unreachable node as down, so a second message would tell the user nothing new.
     fn kind(self) -> Kind {
         let has_lost = self.reason == Reason::SlicesDown && self.has_lost;
         (self.reason, has_lost, has_lost && self.has_down)
@@ -88,9 +90,10 @@ pub(super) enum Turn {
 }
 
 impl Outages {
-    /// Checks the answers of a chunk of events for undecided answers. Returns the change that the user must be told
-    /// about, together with the index of the first event that shows the change. `why` takes the index of an undecided
-    /// event and returns the reason that the cluster gave.
+    /// Checks whether a chunk of events has undecided answers, and whether the user must be told about a change. A
+    /// change is the beginning or the end of a problem, or a further kind of reason. Returns the change and the index
+    /// of the first event that shows it, or `None` if there is no change. The callback `why` receives the index of an
+    /// undecided event, and returns the reason that the cluster gave.
     pub(super) fn look(
         &mut self,
         answers: &[Answer],

@@ -35,9 +35,9 @@ use crate::terminal::progress::Progress;
 use crate::terminal::stop::Stop;
 use crate::unjudged::UnjudgedReason;
 
-/// Maximum number of events that may be unanswered at the same time. When this number is reached, the next batch of the
-/// input waits. The limit is high enough to keep a cluster busy. It is lower than the number of events that the client
-/// queues without waiting, so an event is never sent before an event that came earlier in the input.
+/// Maximum number of events that were sent and not answered yet. When this number is reached, the next batch of the
+/// input waits. The limit is high enough to keep a cluster busy. It is also lower than the number of events that the
+/// client can queue without waiting. The client therefore accepts events in the order of the input.
 const INFLIGHT_EVENTS_MAX: usize = 1 << 16;
 /// Maximum number of unanswered batches, however small they are.
 const INFLIGHT_BATCHES_MAX: usize = 32;
@@ -178,9 +178,11 @@ impl<R: Records> Remote<R> {
         })
     }
 
-    /// Makes `batch` the current batch, and stores the verdicts about its events. `asked` is the number of attempts so
-    /// far. If an interrupt has ended the waits of the run, the run could not confirm further records any more. It
-    /// therefore releases the claims that it was granted, and does not write their records.
+    /// Makes `batch` the current batch, and stores the verdicts about its events. `asked` is the number of earlier
+    /// attempts to claim these events.
+    ///
+    /// If the run was interrupted, it can no longer confirm further records. In that case this function releases the
+    /// claims that were granted for the batch, so the run does not write the records of these claims.
     ///
     /// # Errors
     /// Returns an error if the filter was dropped, because nothing can be judged any more.
@@ -421,9 +423,10 @@ impl<R: Records> Verdicts<R> for Remote<R> {
     }
 }
 
-/// Converts a verdict of a cluster to an answer. The cluster judges whether a time is plausible by the events of all
-/// producers, which this run does not see. An event with an implausible time is therefore undecided and never
-/// [`Answer::Refused`], which would mean that the record itself is wrong.
+/// Converts a verdict of a cluster to an answer. If the cluster considers the time of an event implausible, the answer
+/// is [`Answer::Undecided`]. The answer [`Answer::Refused`] would mean that the time of the record itself is wrong.
+/// This run cannot conclude that, because the cluster compares times with the events of all producers, which the run
+/// does not see.
 fn answer_of(verdict: Verdict) -> Answer {
     match verdict {
         Verdict::FirstSeen => Answer::FirstSeen,

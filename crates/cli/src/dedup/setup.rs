@@ -36,9 +36,10 @@ pub(super) struct Setup<D> {
     pub(super) secret: FilterSecret,
 }
 
-/// Returns the filter of the run with its final lateness. With `--lateness auto`, the lateness is chosen from the times
-/// of the first records, and the filter `here` is replaced with a filter of that lateness. A filter from a saved state
-/// already contains events, so it keeps its lateness.
+/// Returns the filter of the run after its lateness was determined. With `--lateness auto`, the function chooses the
+/// lateness from the times of the first records, and returns a new filter with this lateness instead of `here`. Without
+/// that flag, or if `here` was loaded from a saved state and already contains events, the function returns `here`
+/// unchanged.
 pub(super) fn measure<R: Records>(
     here: LocalDecider,
     args: &DedupArgs,

@@ -1,6 +1,7 @@
-//! Handles events about which neither the filter in this process nor the cluster decides. The handler counts these
-//! events, and `--unjudged` and `--late` determine what happens to their records. The filter does not remember such
-//! events, so an equal record that comes later may be passed on too.
+//! Handles events that are undecided, which means that neither a filter in this process nor a cluster has given a
+//! verdict about them. The handler counts these events. The flags `--unjudged` and `--late` determine what happens to
+//! their records. The filter does not remember an undecided event, so an equal record that comes later may be passed on
+//! too.
 
 use firstseen_filter::Digest;
 use firstseen_routing::Answer;
@@ -14,9 +15,9 @@ use crate::output::Output;
 use crate::unjudged::counts::Place;
 use crate::unjudged::{Disposition, UnjudgedReason};
 
-/// Meaning of an undecided answer about the last record of a file if its time is far ahead of the other times of the
-/// file. Usually the records of the next file show whether such a time is right. They cannot do that if the next file
-/// begins at an earlier time than this file ends.
+/// Message about the last record of a file if its time is far ahead of the other times of the file, and no later record
+/// can confirm it. Usually the first records of the next file show whether such a time is right. If the next file
+/// begins at an earlier time than this file ends, its records say nothing about the time.
 const AT_FILE_END: &str = "undecided: its time is more than --future-max ahead of its file, and the next file is older: name the \
                            oldest file first";
 

@@ -112,8 +112,9 @@ impl Waits {
     }
 }
 
-/// Waits for the reply to a request that was already sent. `given_up` completes when the run must end. From that moment
-/// on, the reply may still take the time `more`. Returns `None` if no reply has arrived by then.
+/// Waits for the reply to a request, but stops the wait soon after the run must end. `given_up` completes when the run
+/// must end, for example after an interrupt. From then on, the function waits for at most the duration `more`. Returns
+/// `None` if no reply has arrived by the end of this duration.
 pub(super) async fn answered<T>(
     request: impl Future<Output = T>,
     given_up: impl Future<Output = Instant>,

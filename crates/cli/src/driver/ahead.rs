@@ -1,6 +1,6 @@
-//! Checks the last times of a batch against the times of the records that follow. A clock that is wrong can give a
-//! record a time far in the future. If the following records have similar times, they confirm this time, and otherwise
-//! they contradict it.
+//! Checks the times at the end of a batch against the times of the records that follow. A clock that is wrong can give
+//! a record a time far in the future. If the following records have similar times, the time of the record is confirmed.
+//! If the following records have much earlier times, they contradict it.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::input::{Batch, present_ms};
 pub(super) struct Reached(Option<i64>);
 
 impl Reached {
-    /// Returns how long to wait for the records after `batch` before the batch is decided. If a time of the batch is
-    /// more than `step_ms` ahead of the others, it needs confirmation by later records, so the result is `doubt`.
-    /// Otherwise no confirmation is needed, and the result is zero.
+    /// Returns how long to wait for the records after `batch` before the batch is decided. If the end of the batch has
+    /// a time that is more than `step_ms` ahead of the time that the input has reached, later records must confirm this
+    /// time, so the function returns `doubt`. Otherwise the function returns zero, because no confirmation is needed.
     pub(super) fn patience<R>(&mut self, batch: &Batch<R>, step_ms: u64, doubt: Duration) -> Duration {
         let Some((middle_ms, greatest_ms)) = batch.last_times_ms() else { return Duration::ZERO };
         // If most times lie in the future, all of them may be wrong together. A single record does not confirm its own
@@ -29,9 +29,9 @@ impl Reached {
     }
 }
 
-/// Returns the times of those records of the batch `next` that can confirm or contradict the last times of the batch
-/// `held`. A time that is at most `step_ms` ahead of the others needs no confirmation. If `step_ms` is `None`, the
-/// filter does not use times, and the result is empty.
+/// Returns the times that can confirm or contradict the last times of the batch `held`. Usually these are the times of
+/// the first records of `next`, which is the following batch. A time that is at most `step_ms` ahead of the other times
+/// needs no confirmation. If `step_ms` is `None`, the filter does not use times, so the result is empty.
 pub(super) fn ahead_ms<R>(held: &mut Batch<R>, next: &Batch<R>, step_ms: Option<u64>) -> Vec<u64> {
     let Some(step_ms) = step_ms else { return Vec::new() };
     if held.file == next.file {

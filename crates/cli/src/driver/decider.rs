@@ -11,26 +11,28 @@ use crate::terminal::progress::Progress;
 
 /// Decides about events.
 ///
-/// The driver submits a batch of events to the decider. The decider returns the batch as soon as it has decided the
-/// events, which may be at once or after the driver has submitted further batches. The driver then reads the decisions
-/// chunk by chunk with [`decide`](Self::decide), and writes the records. The decider returns batches in the order in
-/// which they were submitted.
+/// The driver submits batches of events to the decider, and the decider returns each batch when its events are decided.
+/// A filter in this process decides a batch at once. A filter of a cluster may decide a batch only after the driver has
+/// submitted further batches. In both cases, the decider returns the batches in the order in which they were submitted.
+/// For each returned batch, the driver reads the decisions chunk by chunk with [`decide`](Self::decide), and writes the
+/// records.
 ///
-/// The methods from [`waiting`](Self::waiting) on are only needed for claims. A decider that uses claims records an
-/// event in the filter only after the driver has written its record. If another consumer holds the claim of an event,
-/// the decider cannot decide the event yet, and decides it later in [`retry`](Self::retry).
+/// Only deciders that use claims need the methods from [`waiting`](Self::waiting) on. A claim reserves an event for one
+/// consumer, and the filter records the event only after the driver has written its record. If another consumer holds
+/// the claim of an event, the decider cannot decide the event yet. It decides the event later in
+/// [`retry`](Self::retry).
 pub(crate) trait Decider<R: Records> {
     /// Decision about one event.
     type Decision;
 
-    /// Maximum distance in milliseconds by which the time of an event may be ahead of all other times and still count
-    /// as plausible. A time that is further ahead counts only if later events have similar times. `None` means that the
-    /// filter does not use times.
+    /// Limit in milliseconds up to which the time of an event may be ahead of all other times without confirmation. A
+    /// time that exceeds the limit is plausible only if later events have similar times. `None` means that the filter
+    /// does not use times.
     fn step_ms(&self) -> Option<u64>;
 
-    /// Submits a batch, and returns the next batch whose events are decided. This may be the submitted batch or an
-    /// earlier one. `None` means that no batch is decided yet, so the driver may submit further batches. `ahead_ms` has
-    /// the times of the records after the batch, as far as they are known.
+    /// Submits a batch, and returns the next batch whose events are decided. The returned batch may be the submitted
+    /// batch or an earlier batch. `None` means that no batch is decided yet, and that the driver may submit further
+    /// batches. `ahead_ms` contains the times of the records that follow the submitted batch, as far as they are known.
     ///
     /// # Errors
     /// Returns an error if no further event can be decided.
@@ -72,9 +74,10 @@ pub(crate) trait Decider<R: Records> {
         false
     }
 
-    /// Confirms the claims of the batch that was returned last, because its records have now been written. Returns the
-    /// batch if all of its events are decided. If other consumers hold some of the events, the decider keeps the batch
-    /// for a retry.
+    /// Confirms the claims of the batch that the decider returned last. The driver calls this method after it has
+    /// written the records of the batch. Returns the batch if all of its events are decided. If other consumers hold
+    /// some of the events, the decider keeps the batch and returns `None`, and the driver calls [`retry`](Self::retry)
+    /// later.
     ///
     /// # Errors
     /// Returns an error if the request could not be sent.
@@ -85,9 +88,9 @@ pub(crate) trait Decider<R: Records> {
     /// Releases the claims of the batch that came back last, because its records could not be written.
     fn release(&mut self, _batch: &Batch<R>) {}
 
-    /// Claims those events again that other consumers held, for one batch whose pause has ended. Returns the batch
-    /// together with these events, so that the driver can write the records that are decided now. `None` means that no
-    /// batch is due.
+    /// Retries one batch that has events which other consumers held. The decider claims these events again, and returns
+    /// the batch with the list of these events. The driver then writes the records of the events that are decided now.
+    /// `None` means that no batch is due for a retry yet.
     ///
     /// # Errors
     /// Returns an error if no further event can be decided.

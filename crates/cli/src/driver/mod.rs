@@ -2,9 +2,11 @@
 //! decision about each record, and passes the records with their decisions to the command, which writes them to its
 //! outputs.
 //!
-//! The driver keeps each batch until it has received the next one. The reason is that a time far ahead of the others is
-//! only plausible if later records have similar times, and these records may be in the next batch. If the input pauses,
-//! the driver waits for the next batch only briefly, and only if the present batch ends with such a time.
+//! The driver usually decides a batch only when it has received the next batch. The reason is that a time far ahead of
+//! the others is plausible only if later records have similar times, and these records may be in the next batch.
+//!
+//! If the input pauses, the driver does not wait for the next batch without limit. It waits briefly if the last batch
+//! ends with a time that needs confirmation, and otherwise decides the last batch at once.
 //!
 //! # Guarantees
 //!
@@ -222,8 +224,9 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         self.saving.end(ended, |path| self.decider.save(path), || self.outputs.sync())
     }
 
-    /// Returns the exit code of a run. If `is_strict` is set (`--strict`), the run fails if at least one record could
-    /// not be judged. `left` is the result of writing the saved state and the report after the run.
+    /// Returns the exit code of a run. `left` is the result of the work after the last record, which is writing the
+    /// saved state and the report. If `is_strict` is set (`--strict`), the run fails if at least one record could not
+    /// be judged.
     ///
     /// # Errors
     /// Returns the error that ended the run, or the error of writing the state and the report.
@@ -248,7 +251,8 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
     }
 
     /// Submits the batch `held` to the decider, if there is a batch, and writes the records of each batch that the
-    /// decider returns. `ahead_ms` has the times of the records after the batch, as far as they are known.
+    /// decider returns. `ahead_ms` contains the times of the records that follow `held` in the input, as far as they
+    /// are known.
     fn pass_on(
         &mut self,
         held: Option<Box<Batch<O::Records>>>,
@@ -278,9 +282,10 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         Ok(())
     }
 
-    /// Decides and writes all records that were read so far, because the input pauses. Returns how long the driver may
-    /// wait for further input before it must call this function again, for example to save the state. `None` means that
-    /// the driver may wait without limit.
+    /// Decides and writes all records that were read so far, because the input pauses. Returns the longest time for
+    /// which the driver may wait for further input before it calls this function again. Another call can be necessary
+    /// to save the state or to retry events that other consumers hold. `None` means that the driver may wait without
+    /// limit.
     fn flush(&mut self) -> anyhow::Result<Option<Duration>> {
         self.drain()?;
         self.retry()?;
@@ -303,9 +308,10 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         self.outputs.flush()
     }
 
-    /// Returns whether the run can already tell that its flags fit the input, which is certain once a record was
-    /// judged. The result is also true while nodes have problems or other consumers hold records, because it is then
-    /// too early to report that the flags are wrong.
+    /// Returns false as long as the flags may not fit the input, which means that no record was judged yet. Once a
+    /// record was judged, the result is true, because the flags then certainly fit. The result is also true while nodes
+    /// have problems or other consumers hold records. The flags may be right in that case, so the run must not end with
+    /// an error about them.
     fn is_known(&self) -> bool {
         let unjudged = &self.outputs.unjudged;
         let is_in_trouble = unjudged.total() > unjudged.total_without_trouble();
@@ -407,9 +413,9 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         Ok(rejections)
     }
 
-    /// Confirms the claims of a batch if its records were written, or releases the claims if writing failed. Returns
-    /// the batch if all of its events are decided. Otherwise the decider keeps the batch and retries the undecided
-    /// events later.
+    /// Completes the claims of a batch after an attempt to write its records. `written` is the result of this attempt.
+    /// If the records were written, the function confirms the claims, and otherwise it releases them. Returns the batch
+    /// if all of its events are decided. If some events are not decided, the decider keeps the batch for a retry.
     fn confirm(
         &mut self,
         batch: Box<Batch<O::Records>>,

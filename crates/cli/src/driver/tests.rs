@@ -170,8 +170,8 @@ impl Handler<Produced, Seen> for Once {
     }
 }
 
-/// Runs the driver over `messages`, with `at_once` messages in each batch. Returns the messages that passed, the
-/// messages that were duplicates, and whether the run succeeded.
+/// Runs the driver over `messages` in batches of `at_once` messages. Returns the messages that were written as
+/// first-seen, the messages that were written as duplicates, and whether the run succeeded.
 fn passed(messages: &[&str], at_once: usize) -> (Vec<String>, Vec<String>, bool) {
     let messages = messages.iter().map(ToString::to_string).collect();
     let queue = Queue::start(Topic { messages, at_once, secret: FilterSecret::from_seed(1) }, Times::Record);

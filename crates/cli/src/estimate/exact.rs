@@ -1,7 +1,9 @@
-//! Computes exact decayed frequencies of keys, with which `--verify exact` checks the estimates of the filter. Each
-//! occurrence of a key counts 1 when it happens, and its value is multiplied by `lambda` with each epoch that passes.
-//! The frequency of a key in the present epoch is the sum of these values, `sum of lambda^(epochs since the
-//! occurrence)` (Cheng et al. 2005, section 3). Unlike the filter, this computation needs memory for every key.
+//! Computes the exact decayed frequencies of keys. The flag `--verify exact` compares them with the estimates of the
+//! filter. Unlike the filter, this computation needs memory for every key.
+//!
+//! Each occurrence of a key has the value 1 when it happens, and its value is multiplied by `lambda` at the end of each
+//! epoch. The decayed frequency of a key is the sum of the present values of its occurrences (Cheng et al. 2005,
+//! section 3).
 
 use std::collections::HashMap;
 

@@ -1,6 +1,9 @@
 //! Tracks the keys with the greatest estimates in bounded memory. Only the best keys are kept as candidates. Estimates
-//! decay with time, so the candidates are compared by their last estimates after the decay since then. The caller
-//! passes a function that returns the name of a key, which is called only when the key becomes a candidate.
+//! decay with time, so before two candidates are compared, the last estimate of each candidate is reduced by the decay
+//! since that estimate.
+//!
+//! The names of keys take memory, so callers pass a function that returns the name. It is called only when a key
+//! becomes a candidate.
 
 use std::collections::HashMap;
 
@@ -19,10 +22,10 @@ struct Candidate {
     name: String,
 }
 
-/// The keys with the greatest estimates. Each key has a rank, `ln x + e ln(1/lambda)`, where `x` is its last estimate,
-/// `e` is the epoch of that estimate, and `lambda` is the decay per epoch. The rank of a key does not change as time
-/// passes, because the estimates of all keys decay by the same factor. Comparing ranks therefore compares the decayed
-/// estimates.
+/// The keys with the greatest estimates, ordered by a rank. The rank of a key is `ln x + e ln(1/lambda)`, where `x` is
+/// its last estimate, `e` is the epoch of that estimate, and `lambda` is the factor by which an estimate decays per
+/// epoch. A key has a greater rank than another key if its decayed estimate is greater. The rank stays the same as time
+/// passes, because all estimates decay by the same factor, so ranks need not be recomputed.
 pub(super) struct Leaders {
     candidates: HashMap<Digest, Candidate>,
     kept: usize,

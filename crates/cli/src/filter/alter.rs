@@ -120,8 +120,9 @@ impl ChangeArgs {
         of_size || window.is_some() || kind.is_some() || slicing.is_some() || lateness.is_some()
     }
 
-    /// Returns the definition of the new filter. Settings that no flag changes are taken from `record`, the present
-    /// filter. `skew_max_ms` is the maximum difference in milliseconds between the clocks of the nodes.
+    /// Returns the definition of the new filter. Flags determine the settings that change, and all other settings are
+    /// taken from `record`, which describes the present filter. `skew_max_ms` is the maximum difference in milliseconds
+    /// between the clocks of the nodes.
     fn definition(&self, name: &str, record: &FilterRecord, skew_max_ms: u64) -> anyhow::Result<SlicedDefinition> {
         let old = &record.definition;
         if !self.redefines() {
@@ -213,9 +214,10 @@ struct Kept {
     lateness_ms: Option<u64>,
     /// Number of ticks that the user specified.
     ticks: Option<u32>,
-    /// Additional time for which a filter keeps events beyond its window, in milliseconds. A filter whose events are
-    /// stamped by nodes needs this time, because the clocks of nodes differ. The value is the one that the user
-    /// specified, or the maximum clock difference of the present cluster if that is greater.
+    /// Additional time in milliseconds for which the filter keeps events beyond its window. If the nodes stamp the
+    /// events, a filter needs this time, because the clocks of the nodes differ. The value is the time that the user
+    /// specified for the present filter. If the maximum clock difference of the cluster is greater, that difference is
+    /// used instead.
     clock_skew_ms: u64,
     /// How far ahead an event's time may be and still advance the clock without confirmation, from the flag or derived
     /// from the window.

@@ -134,9 +134,9 @@ fn proposed(nodes: usize) -> Slicing {
     slices.and_then(|slices| Slicing::new(Cut::Horizontal(slices)).ok()).unwrap_or(Slicing::NONE)
 }
 
-/// Returns the filter that the flags ask for. If the flags name no kind, a filter of a tree gets kind `timing`. The
-/// reason is that each cell of a lower level of the tree corresponds to cells of the root, which kind `timing`
-/// supports.
+/// Returns the filter that the flags ask for. If the filter belongs to a tree and no flag names a kind, kind `timing`
+/// is used. A tree needs a kind in which each cell of a lower level can summarise several cells of the root, and kind
+/// `timing` has this property.
 fn meant(args: &CreateArgs, slicing: Slicing) -> anyhow::Result<KindChoice> {
     let CreateArgs { filter, policies, tree, .. } = args;
     let is_stamped_by_nodes = policies.clock == ClockArg::Wall;

@@ -1,7 +1,9 @@
 //! Implements `firstseen filter forgive`, which tells a cluster to treat the events that slices have lost as if these
-//! events had never occurred. Such an event may then be reported as first-seen a second time, so the command asks the
-//! user for confirmation. The question lists the affected filters and the number of their slices. The list includes the
-//! predecessor of a filter that is being altered, and all levels of a tree.
+//! events had never occurred. Such an event may then be reported as first-seen a second time, so the command first asks
+//! the user for confirmation.
+//!
+//! The question lists the affected filters and the number of their slices. If a filter is being altered, its
+//! predecessor is affected too. If a filter is the root of a tree, the filters of all levels are affected.
 
 use std::io::Write;
 
@@ -120,9 +122,9 @@ mod tests {
         }
     }
 
-    /// A cluster has one node, which was restarted during an alteration. The predecessor existed before the restart and
-    /// has lost all its slices. The new filter was created after the restart and has lost nothing. Forgiving the filter
-    /// by its name must include the predecessor.
+    /// A cluster of one node is restarted during an alteration. The predecessor existed before the restart and lost all
+    /// its slices. The new filter was created after the restart, so it has lost nothing. Because both filters have the
+    /// same name, forgiving the lost events under this name must include the predecessor.
     #[test]
     fn the_former_filter_of_an_alteration_is_counted() {
         let mut map = ClusterMap::default();

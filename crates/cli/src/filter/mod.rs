@@ -226,7 +226,7 @@ pub struct PolicyArgs {
     /// Time zone of calendar landmarks without a zone
     #[arg(long, hide_short_help = true, value_name = "ZONE", default_value = "UTC")]
     pub tz: String,
-    /// Succeed without a change if a filter of this name and definition exists
+    /// Succeed without a change if this filter exists with this definition
     #[arg(long)]
     pub if_absent: bool,
 }

@@ -1,9 +1,9 @@
 //! Implements `firstseen filter set-clock`, which restarts a filter with a clock that the next event sets.
 //!
-//! The clock of a filter is the greatest event time that the filter has accepted. After a wrong event time far in the
-//! future, the clock cannot simply be set back, because events recorded since then are stored with units of the future.
-//! The command therefore replaces the filter with an empty filter of the same name and definition, and drops the old
-//! filter at once.
+//! The clock of a filter is the greatest event time that the filter has accepted. If an event with a wrong time far in
+//! the future was accepted, the clock is too far ahead. The clock cannot simply be set back, because the events that
+//! were recorded since then are stored with times of the future. The command therefore replaces the filter with an
+//! empty filter of the same name and definition, and drops the old filter at once.
 //!
 //! The command prints the consequences before it changes anything. This module does not depend on how producers find
 //! the new filter.

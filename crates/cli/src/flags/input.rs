@@ -244,8 +244,8 @@ impl InputArgs {
     }
 
     /// Returns whether the whole record is the key. This is the case if the format was detected and `--key` is not
-    /// given. A field would be an unsafe default here, because the user has not said which fields make two records
-    /// equal.
+    /// given. The user has then not said which fields make two records equal. If the run chose a field itself, it could
+    /// drop records that the user considers different.
     fn is_whole(&self) -> bool {
         self.key.is_empty() && self.format == FormatArg::Auto
     }
@@ -280,7 +280,8 @@ impl InputArgs {
     }
 
     /// Returns the configuration of the parser that the flags describe. `reads_time` says whether the window needs the
-    /// times of events. If it does not, the parser skips the default time field of the format.
+    /// times of events. If it does not need times and no flag names a time field, the parser does not read times at
+    /// all, even if the format has a default time field.
     pub fn parser_config(&self, reads_time: bool) -> ParserConfig {
         let own_time = self.format().default_time().filter(|_| reads_time).map(str::to_owned);
         let mut time_fields = self.time.as_deref().map_or_else(Vec::new, split_names).into_iter();
@@ -311,9 +312,9 @@ impl InputArgs {
         }
     }
 
-    /// Returns where the times of events come from: from a field of each record, or from the clock at their arrival.
-    /// `needs_time` is set if the run needs times. It names the part of the run that needs them, and the flag to
-    /// suggest if the records have no time.
+    /// Determines whether the times of events are read from a field of each record, or are the times at which the
+    /// records arrive. `needs_time` is `None` if the run does not need times. Otherwise it names the part of the run
+    /// that needs them, such as the window, and the flag that an error message suggests if the records have no time.
     ///
     /// # Errors
     /// Returns an error if the time is missing, or if flags name it twice.
@@ -384,9 +385,9 @@ impl InputArgs {
         Ok(TextFiles::new(self.files.clone(), first, format, block_options, parser))
     }
 
-    /// Returns a text that describes how keys are made from records. The text is stored with a saved filter. A later
-    /// run may continue with the filter only if its text is the same, because otherwise the same event would have
-    /// another key and would not be recognized.
+    /// Returns a text that describes how keys are made from records, such as the names of the key fields. The text is
+    /// stored together with a saved filter. A later run that makes keys in another way would not recognise the events
+    /// of the saved filter. The run can therefore use the saved filter only if its own text is the same.
     pub fn key_identity(&self) -> String {
         let mut key = self.key_names();
         if key.is_empty() && !self.is_whole() {

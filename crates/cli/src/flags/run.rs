@@ -95,10 +95,12 @@ impl RunArgs {
         self.saved_to().map(Lock::path_for)
     }
 
-    /// Returns whether this run keeps the records that earlier runs wrote to the files of `outputs`. A run with a saved
-    /// filter must keep them, because the filter would report the same records as duplicates and not write them again.
-    /// If an output has content but no filter is saved yet, a message warns that new records are appended to it.
-    /// `quotes` has the same meaning as in [`Earlier::Kept`].
+    /// Returns what happens to the records that earlier runs wrote to the files of `outputs`. A run without a saved
+    /// filter replaces these records. A run with a saved filter must keep them, because the filter reports the same
+    /// records as duplicates, so the run would not write them again.
+    ///
+    /// If an output has content but the file of the saved filter does not exist yet, a message warns that new records
+    /// are appended to this content. `quotes` has the same meaning as in [`Earlier::Kept`].
     pub(crate) fn earlier(&self, outputs: &[&Option<PathBuf>], quotes: Option<u8>) -> Earlier {
         let Some(state) = &self.state else { return Earlier::Replaced };
         for path in outputs.iter().copied().flatten().filter(|_| !state.exists()) {

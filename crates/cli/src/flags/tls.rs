@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Help heading of the flags in this group. Each flag sets the heading on its own. If the group set the heading
-/// instead, the heading would also apply to the flags that a command lists after the group.
+/// Help heading under which the flags of this group are listed. Every flag of the group sets this heading separately. A
+/// heading that is set for the whole group would also apply to the flags that a command lists after the group.
 const TLS: &str = "TLS";
 
 /// Flags with certificates for connecting to a cluster that requires them.
@@ -22,7 +22,7 @@ pub struct TlsArgs {
     /// Private key of the client's certificate (PEM)
     #[arg(long, help_heading = TLS, value_name = "FILE", requires = "tls_ca", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// File with a token, for clients without a certificate; the variable FIRSTSEEN_TOKEN can hold the token instead
+    /// File with a token, for clients without a certificate (or FIRSTSEEN_TOKEN)
     #[arg(long, help_heading = TLS, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 }

@@ -6,9 +6,11 @@
 //! Without this delay, a time of day that is wrong for a minute could end a window early, or keep a window open for
 //! years.
 //!
-//! The clock never falls back by more than [`BACK_MAX_MS`]. It jumps forward by more than a second only if the time of
-//! day has differed from it for a while. This module does not read any clock itself. Callers pass the time of day and
-//! the monotonic time, so tests can choose both.
+//! The clock falls back by at most [`BACK_MAX_MS`], even if the time of day is set back further. It jumps forward by
+//! more than a second only if the time of day has been ahead for a while.
+//!
+//! This module does not read any clock itself. Callers pass the time of day and the monotonic time, so tests can choose
+//! both.
 
 use std::time::Duration;
 
@@ -22,9 +24,10 @@ use crate::exit::UsageError;
 const STEP_MAX_MS: i128 = 1_000;
 /// Time that a larger jump must last before it is followed.
 const LASTING: Duration = Duration::from_secs(600);
-/// Maximum time in milliseconds by which the time of day may be set back. The clock of the run stands still until the
-/// time of day has caught up, and a window cannot end meanwhile. If the time of day is set back further, the run does
-/// not follow it. If a saved filter is further ahead of the present, the run refuses to start.
+/// Largest step in milliseconds by which the clock of the run follows a time of day that was set back. After such a
+/// step, windows do not end until the clock has caught up with its earlier value. If the time of day is set back
+/// further, the clock of the run does not follow. For the same reason, a run refuses to continue with a saved filter
+/// whose clock is ahead of the present by more than this limit.
 const BACK_MAX_MS: i128 = 300_000;
 
 /// The clock that gives the records of a run their times of arrival.
@@ -37,8 +40,9 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Returns the present time of this clock, in milliseconds since 1970. `day_ms` is the time of day, which users and
-    /// time servers can set. `steady` is the time since the start of the run according to a clock that cannot be set.
+    /// Returns the present time of this clock, in milliseconds since 1970. `day_ms` is the time of day, which can be
+    /// wrong because users and time servers can set it. `steady` is the time since the start of the run, measured by a
+    /// clock that cannot be set.
     pub(crate) fn at(&mut self, day_ms: u64, steady: Duration) -> u64 {
         let steady_ms = steady.as_millis().cast_signed();
         let seen_ms = i128::from(day_ms) - steady_ms;
@@ -91,8 +95,9 @@ mod tests {
     const YEARS_MS: u64 = 34 * 365 * 86_400_000;
     const MINUTE_MS: u64 = 60_000;
 
-    /// Returns how far the clock is ahead of the true time after each of the steps, in milliseconds. A step consists of
-    /// the true time since the start, and the error of the time of day at that moment, both in milliseconds.
+    /// Returns by how many milliseconds the clock is ahead of the true time, for each of several moments. Each element
+    /// of `steps` describes one moment. Its first number is the true time since the start, and its second number is the
+    /// error of the time of day at that moment, both in milliseconds.
     fn times_at(steps: &[(u64, i64)]) -> Vec<i64> {
         let mut arrivals = Arrivals::default();
         let at = |&(steady_ms, off_ms): &(u64, i64)| {

@@ -1,13 +1,14 @@
 //! Finds out which times confirm or contradict the times of the last records of an input file.
 //!
-//! A time far ahead of the others is plausible only if later records confirm it. For the last records of a file, these
-//! later records are usually at the beginning of the next file. However, the next file may begin long before this file
-//! ended, for example if rotated logs are named in the wrong order, or if the files are logs of different hosts. Its
-//! records then cannot confirm or contradict anything, so the last records are compared with the earlier records of
-//! their own file.
+//! A record whose time is far ahead of the other times is plausible only if later records have similar times. For the
+//! last records of a file, these later records are usually at the beginning of the next file.
 //!
-//! All functions of this module are pure. A single record with a wrong time does not change how far a file seems to
-//! have advanced, because a time counts only if most of the records near it agree.
+//! However, the next file may begin long before the present file ended. This happens if rotated logs are named in the
+//! wrong order, or if the files are logs of different hosts. The records of the next file then say nothing about the
+//! end of the present file. In that case, the last records of the present file are compared with its earlier records.
+//!
+//! All functions of this module are pure. They are not misled by a single record with a wrong time, because they
+//! determine how far a file has advanced from the times of several records that agree.
 
 use firstseen_filter::AHEAD_EVENTS_MAX;
 
@@ -27,9 +28,9 @@ pub(crate) struct Behind {
     pub(crate) is_older: bool,
 }
 
-/// Compares the end of a file with the beginning of the next file. `last_ms` has the times of the last records of this
-/// file, and `next_ms` has the times of the first records of the next file. A time that is at most `step_ms` ahead of
-/// the others needs no confirmation.
+/// Compares the end of a file with the beginning of the next file, to find the times that can confirm the last records
+/// of the first file. `last_ms` contains the times of these last records, and `next_ms` contains the times of the first
+/// records of the next file. A time that is at most `step_ms` ahead of the others needs no confirmation.
 pub(crate) fn behind(last_ms: &[u64], next_ms: Vec<u64>, step_ms: u64, present_ms: u64) -> Behind {
     let before_burst_ms = before_burst_ms(&last_ms[last_ms.len().saturating_sub(AHEAD_EVENTS_MAX)..], step_ms);
     let last_ms = &last_ms[last_ms.len().saturating_sub(LAST_EVENTS)..];
@@ -51,8 +52,10 @@ pub(crate) fn behind(last_ms: &[u64], next_ms: Vec<u64>, step_ms: u64, present_m
     }
 }
 
-/// Returns the time that a file has reached. This is the greatest time that at least half of the records after it have
-/// reached too. Times in the future are ignored, because a wrong clock may have written all of the last records.
+/// Returns the time that the last records of a file have reached. A record counts only if at least half of the records
+/// after it have about the same time or a later time, so a single wrong time does not count. Times in the future do not
+/// count either, because a wrong clock may have written all of the last records. The result is the greatest time that
+/// counts.
 fn reached_ms(last_ms: &[u64], step_ms: u64, present_ms: u64) -> Option<u64> {
     let confirmed_ms = last_ms.iter().enumerate().filter(|(index, time_ms)| {
         let rest_ms = &last_ms[index + 1..];
@@ -62,9 +65,10 @@ fn reached_ms(last_ms: &[u64], step_ms: u64, present_ms: u64) -> Option<u64> {
     confirmed_ms.map(|(_, time_ms)| *time_ms).max()
 }
 
-/// Finds out whether a file ends with a burst of times that are too late. The times are sorted. If a gap between two of
-/// them is wide compared with the usual gap, and more than half of the times come before the gap, then the times after
-/// the gap are considered wrong. Returns the last time before the gap, or `None` if there is no such gap.
+/// Finds out whether some of the last records of a file have times that are far too late. The function sorts the times
+/// and looks for a wide gap in the later half, where a gap is wide compared with the usual gap between two times. If
+/// there is such a gap, the times after it are considered wrong. Returns the last time before the gap, or `None` if
+/// there is no wide gap.
 fn before_burst_ms(last_ms: &[u64], step_ms: u64) -> Option<u64> {
     let mut sorted_ms = last_ms.to_vec();
     sorted_ms.sort_unstable();

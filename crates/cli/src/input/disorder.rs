@@ -78,10 +78,10 @@ fn greatest_behind_ms(times_ms: &[u64]) -> u64 {
     behind_ms.max().unwrap_or(0)
 }
 
-/// Returns whether the times fall over the whole sample, which means that the second half is clearly earlier than the
-/// first half. An export that is sorted by user, with the newest record of each user first, also has many falling
-/// times. However, its halves cover the same period, so the result is false. For a small sample, the result is always
-/// true.
+/// Returns whether the times of the sample go backwards as a whole, which means that its second half is clearly earlier
+/// than its first half. This test is needed because an export that is sorted by user, with the newest record of each
+/// user first, also has many falling times. The two halves of such an export cover the same period, so the result is
+/// false. A small sample shows too little, so the result is always true for it.
 fn have_fallen(times_ms: &[u64]) -> bool {
     let (first, second) = times_ms.split_at(times_ms.len() / 2);
     times_ms.len() < TREND_MIN || middle_ms(first).saturating_sub(middle_ms(second)) > span_ms(times_ms) / 8

@@ -74,15 +74,16 @@ impl<R: Records> Queue<R> {
         self.is_stream
     }
 
-    /// Returns how long to wait for the next records if they may confirm the time of an earlier record. For a stream
-    /// the wait is short, because the next record may arrive at any time or never. For a file the wait is long, because
-    /// its next records always arrive, and a busy machine must not change the verdicts.
+    /// Returns how long to wait for the next records if they may confirm the time of an earlier record. For a stream,
+    /// the wait is short, because the next record may never arrive. For a file, the next records always arrive. The
+    /// wait is therefore long, so that a slow machine gives the same verdicts as a fast one.
     pub(crate) fn doubt(&self) -> Duration {
         if self.is_stream { STREAM_DOUBT } else { FILE_DOUBT }
     }
 
-    /// Waits for the next message. If no message arrives within `patience`, the function calls `idle`, which can do
-    /// other work, and then continues to wait. The result of `idle` is the maximum duration of this second wait.
+    /// Waits for the next message from the reading thread. If no message arrives within `patience`, the function calls
+    /// `idle`, so that the caller can do other work such as writing records. The function then waits again, for at most
+    /// the duration that `idle` has returned. If no message arrives in this time either, it returns [`Message::Pause`].
     pub(crate) fn next(
         &self,
         patience: Duration,

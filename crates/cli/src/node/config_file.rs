@@ -113,9 +113,10 @@ fn section<'text, T: Default + Deserialize<'text>>(
     section.map(|section| T::deserialize(ValueDeserializer::from(section))).transpose().map(Option::unwrap_or_default)
 }
 
-/// Place of a mistake in the configuration, which an error message names. A mistake can be in the file or in a setting
-/// of the command line (`--set`). Both are addressed by byte positions: positions up to the end of the text are in the
-/// file, and each position after the end stands for one setting of the command line.
+/// Converts the position of a mistake in the configuration to the name of its place, for an error message. A mistake
+/// can be in the configuration file or in a setting of the command line (`--set`), but the parser reports only a
+/// position. Positions up to the end of the file are byte positions in the file. Each position after the end stands for
+/// one setting of the command line.
 struct Place<'a> {
     path: &'a Path,
     text: &'a str,
@@ -200,7 +201,7 @@ mod tests {
             ("colour = 1\n", "node.toml, line 5: unknown field `colour`"),
             ("[limits]\nstreams_max = \"many\"\n", "node.toml, line 6: streams_max: invalid type: string \"many\""),
             ("[limits]\nstreams_max = 0\n", "node.toml, line 6: limits.streams_max = 0: give 1 to"),
-            ("[http]\nconsole = true\n", "node.toml, line 6: console in [http]: the node serves no HTTP"),
+            ("[http]\nconsole = true\n", "node.toml, line 6: console in [http]: the node does not serve HTTP"),
             (
                 "[redis]\nlisten = \"127.0.0.1:6379\"\nthreads = 0\n",
                 "node.toml, line 7: redis.threads has to be above 0",

@@ -9,10 +9,12 @@ use firstseen_records::{ends_inside_quotes, printable};
 /// Maximum number of bytes that are read of a first line, beyond the length of the expected header.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Returns the bytes to append so that `file` ends with a complete record. If an earlier run was killed, the last
-/// record may lack its end. It may also end within a quoted field, and the next record would then be read as part of
-/// that field. Whether a quote is open cannot be seen at the end of the file. If the format has quotes, which means
-/// that `quotes` is the byte between two fields, the function therefore reads the whole file.
+/// Returns the bytes that must be appended to `file` so that it ends with a complete record. The file may end with an
+/// incomplete record if an earlier run was killed. For example, the end of the record may be missing, or the record may
+/// end within a quoted field. In the second case, a record that is appended later would be read as part of that field.
+///
+/// If the format has quotes, `quotes` is the byte between two fields. The function then reads the whole file, because
+/// the end of the file alone does not show whether a quote is open.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read.

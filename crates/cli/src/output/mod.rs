@@ -63,8 +63,9 @@ impl Earlier {
 /// Destination of records. An output receives records one by one, so it knows where each of them begins and ends.
 ///
 /// The run writes all records of a block in the order of the input, and then calls [`end_block`](Self::end_block)
-/// before it writes records of the next block. An output must hold all records back until the run calls
-/// [`open`](Self::open) or [`release`](Self::release), so that a run that is refused leaves no output.
+/// before it writes records of the next block. At first, an output must hold back all records. It writes them only when
+/// the run calls [`open`](Self::open) or [`release`](Self::release), so a run that is refused before these calls leaves
+/// no output.
 pub(crate) trait Output {
     /// Form of the records that this output takes.
     type Records: Records;
@@ -72,16 +73,16 @@ pub(crate) trait Output {
     /// Returns whether records that are sent to this output are written anywhere.
     fn is_kept(&self) -> bool;
 
-    /// Reads the content that earlier runs have left, if it is kept, so that this run can append to it. The run calls
-    /// this function before every block, and only the first call has an effect. By then the run knows that the flags
-    /// fit the input, so the reading is not wasted.
+    /// Prepares to append records to the content that earlier runs have left, if this content is kept. For this
+    /// purpose, the output reads the content, which can take long. The run therefore calls this function only when it
+    /// knows that its flags fit the input. The run calls it before every block, but only the first call has an effect.
     ///
     /// # Errors
     /// Returns an error if the content cannot be read.
     fn begin(&mut self) -> anyhow::Result<()>;
 
-    /// Starts to write records. Writes the records that were held back so far, and from then on writes each new record
-    /// directly. Removes the content of earlier runs unless it is kept.
+    /// Starts to write records. The output writes the records that it has held back so far, and from now on writes each
+    /// new record directly. If the content of earlier runs is not kept, the output removes this content first.
     ///
     /// # Errors
     /// Returns an error if records cannot be written.
@@ -96,9 +97,9 @@ pub(crate) trait Output {
     /// Removes whatever this run created, because the run ends before anything was written.
     fn discard(&mut self);
 
-    /// Checks that the kept content of earlier runs begins with the same header as the input. `header` is the position
-    /// of the input's header in `records`. The run calls this function after [`Self::begin`], before it decides the
-    /// first record.
+    /// Checks that the content which earlier runs have left begins with the same header as the input, if this content
+    /// is kept. `header` is the position of the input's header in `records`. The run calls this function after
+    /// [`Self::begin`], before it decides the first record.
     ///
     /// # Errors
     /// Returns an error if the content begins with another header.

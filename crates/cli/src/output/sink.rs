@@ -12,8 +12,9 @@ pub(crate) struct Sink {
     to: File,
     /// The regular file that the sink writes to. `None` means that it writes to a pipe, a terminal or a device.
     file: Option<File>,
-    /// Buffer of complete pieces that were not written yet. The buffer is written when it is full. If a write fails,
-    /// the buffer is emptied and never written again, because some of its bytes may already have been written.
+    /// Buffer that collects complete pieces until it is full and is written to the file. If writing the buffer fails,
+    /// some of its bytes may already be in the file. The buffer is then emptied and not written again, so no byte is
+    /// written twice.
     waiting: Vec<u8>,
 }
 

@@ -37,8 +37,8 @@ pub(super) struct Grown {
     pub(super) memory_bytes: u64,
 }
 
-/// Computes the results for each of several loads. The result is empty if the window counts events, because such a
-/// window always contains the same number of events.
+/// Computes what happens at several multiples of the planned load. If the window counts events, the result is empty,
+/// because such a window contains the same number of events at any load.
 pub(super) fn loads(spec: &FilterSpec, definition: &FilterDefinition, events: f64) -> Result<Vec<Load>, SpecError> {
     if matches!(spec.window, Window::Events(_) | Window::LandmarkEvents(_)) {
         return Ok(Vec::new());
@@ -61,10 +61,11 @@ pub(super) fn loads(spec: &FilterSpec, definition: &FilterDefinition, events: f6
         .collect()
 }
 
-/// Computes the size of a filter that grows by generations of equal size (Koloniari et al. 2011, section 5). A
-/// generation can be dropped only when all its events have expired and the lateness has passed, so several generations
-/// exist at the same time. Their number follows from the number of events that arrive during this time. If the window
-/// slides, there is one more generation, whose cells are being emptied.
+/// Computes how many generations a growing filter needs, and their memory, at `factor` times the planned load. All
+/// generations have the same size (Koloniari et al. 2011, section 5). A filter can drop a generation only when all its
+/// events have expired and the lateness has passed, so several generations exist at the same time. Their number follows
+/// from the number of events that arrive during this period. If the window slides, the filter has one more generation,
+/// whose cells are being emptied.
 fn grown(spec: &FilterSpec, definition: &FilterDefinition, factor: u32) -> Result<Option<Grown>, SpecError> {
     let rule = definition.rule;
     let generations = if definition.cells.slides() {

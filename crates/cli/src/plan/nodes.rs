@@ -59,9 +59,9 @@ pub(super) struct OnNodes {
     /// Bits on the network for one event if all positions lie in one block, whose number is sent once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) wire_bits_per_event_blocked: Option<f64>,
-    /// Mean number of slices that the lookup of a new event visits when the filter is full. A lookup ends at the first
-    /// empty cell, which proves that the event is new. If each cell stores several generations in one word, the number
-    /// is an upper bound.
+    /// Mean number of slices that the lookup of a new event visits when the filter is full. A lookup goes from slice to
+    /// slice and ends at the first empty cell, because an empty cell proves that the event is new. In a filter whose
+    /// cells store several generations in one word, a lookup may end earlier, so the number is then an upper bound.
     pub(super) visits_new: f64,
     /// Mean number of slices that a duplicate visits. Setting the cells of an event visits the same number.
     pub(super) visits_duplicate: f64,
@@ -172,11 +172,13 @@ impl Slices {
         })
     }
 
-    /// Computes the results for one slice per node, including the bits that an event takes on the network. With
-    /// horizontal slicing, an event is sent as its slice and `k` positions within the slice, which takes `k log2(m/S) +
-    /// log2(S)` bits. With vertical slicing, it is sent as `k` positions in the whole filter, which takes `k log2(m)`
-    /// bits. Here `k` is the number of positions of an event, `m` is the number of cells, and `S` is the number of
-    /// slices (Koloniari et al. 2011, section 3, where the term `log2(S)` is missing).
+    /// Computes the results for a filter with one slice per node. One of the results is the number of bits that an
+    /// event takes on the network (Koloniari et al. 2011, section 3). In the following formulas, `k` is the number of
+    /// positions of an event, `m` is the number of cells of the filter, and `S` is the number of slices.
+    ///
+    /// - With horizontal slicing, an event is sent as the number of its slice and `k` positions within the slice. This
+    ///   takes `k log2(m/S) + log2(S)` bits. The term `log2(S)` is missing in the paper.
+    /// - With vertical slicing, an event is sent as `k` positions in the whole filter. This takes `k log2(m)` bits.
     fn on_nodes(&self) -> OnNodes {
         let hashes = f64::from(self.hashes);
         let slices = f64::from(self.slices);

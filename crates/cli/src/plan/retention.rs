@@ -42,9 +42,10 @@ pub(super) enum Measure {
     Events,
 }
 
-/// Computes how long events are remembered. A filter divides time into units, and a window covers `span` units. An
-/// event of unit `t` expires at the start of unit `t + span`. Depending on where in its unit the event lies, it is
-/// therefore remembered for more than `span - 1` and at most `span` units.
+/// Computes how long the filter remembers events. A filter divides time into units, and a window covers `span` units.
+/// An event that occurs in unit `t` expires at the start of unit `t + span`. An event at the beginning of its unit is
+/// therefore remembered for `span` units, and an event at the end of its unit is remembered for little more than `span
+/// - 1` units.
 pub(super) fn retention(definition: &FilterDefinition) -> Retention {
     let (measure, window, step) = match (&definition.window, &definition.unit) {
         (Window::Duration(window_ms), Unit::Milliseconds(step_ms)) => (Measure::Milliseconds, *window_ms, *step_ms),

@@ -87,7 +87,7 @@ fn digests(count: u64) -> Vec<Digest> {
     (0..count).map(|event: u64| secret.digest(&event.to_le_bytes())).collect()
 }
 
-/// Sends new events to a filter for the duration of three windows, at `factor` times the planned load. Returns the
+/// Sends only new events to a filter, at `factor` times the planned load, until three windows have passed. Returns the
 /// greatest number of generations that existed at the same time, and whether the filter gave a verdict on every event.
 fn overloaded(spec: &FilterSpec, factor: u64, events: u64) -> (usize, bool) {
     let definition = spec.resolve().unwrap();

@@ -66,10 +66,12 @@ fn asked_for(value: Option<String>) -> String {
     value.unwrap_or_else(|| "(default)".to_owned())
 }
 
-/// Returns the number of events for which the filter has room within one window. `None` means that the window itself
-/// counts events, so the number would be redundant. If the filter has several slice groups, the number is slightly
-/// greater than the capacity that the user asked for, because each group has additional room for the random variation
-/// of its share.
+/// Returns the number of events for which the filter has room within one window. `None` means that the window itself is
+/// defined by this number of events, so the report need not repeat the number.
+///
+/// If the filter has several slice groups, the number is slightly greater than the capacity that the user asked for.
+/// Events are distributed over the groups at random, so each group has additional room for more events than its mean
+/// share.
 fn asked_capacity_events(definition: &SlicedDefinition) -> Option<u64> {
     let group = &definition.group;
     let capacity_events = group.capacity_events?.saturating_mul(definition.slicing.groups().into());

@@ -39,10 +39,11 @@ pub struct Counted {
 /// Finds the ids that occur most often in a stream, and keeps their names. The counts are kept in a sketch of bounded
 /// size (Anderson and others, "A High-Performance Algorithm for Identifying Frequent Items in Data Streams", 2017).
 ///
-/// Names take much more memory than counts, so only ids that may be among the most frequent ones have a name. An id
-/// gets a name when its count reaches the threshold `worth`. When there are `2 * TOP_MAX` names, all except the
-/// [`TOP_MAX`] with the greatest counts are dropped. The threshold then rises to one above the smallest remaining
-/// count, so an id without a name never has a greater count than one of the first `TOP_MAX` names.
+/// Names take much more memory than counts, so names are stored only for ids that may be among the most frequent ones.
+/// An id gets a name when its count reaches the threshold `worth`. When `2 * TOP_MAX` names are stored, the counter
+/// keeps only the [`TOP_MAX`] names with the greatest counts. The threshold then rises to one above the smallest of
+/// these counts. An id without a name therefore never has a greater count than any of the [`TOP_MAX`] most frequent
+/// ids.
 ///
 /// ```
 /// use firstseen_cli::report::heavy::HeavyHitters;
@@ -66,8 +67,8 @@ pub struct HeavyHitters {
 
 impl HeavyHitters {
     /// Creates a counter that tracks at most `tracked_max` ids. The number of slots in the sketch is a power of two, so
-    /// the actual limit may be as low as half of `tracked_max`. The limit is always between 6 and 12.6 million ids.
-    /// Each tracked id takes up to 35 bytes, and each of up to `2 * TOP_MAX` names takes additional memory.
+    /// the actual limit may be as low as half of `tracked_max`. In addition, the limit is always between 6 ids and 12.6
+    /// million ids. Each tracked id takes up to 35 bytes. The names of up to `2 * TOP_MAX` ids take additional memory.
     pub fn new(tracked_max: usize) -> Self {
         let slots = (tracked_max.clamp(SLOTS.0, SLOTS.1) / 3).saturating_mul(4).clamp(SLOTS.0, SLOTS.1);
         let slots = if slots.is_power_of_two() { slots } else { slots.next_power_of_two() / 2 };
@@ -115,9 +116,9 @@ impl HeavyHitters {
         self.worth = ranked[self.top_max - 1].0 + 1;
     }
 
-    /// Returns the `n` (at most [`TOP_MAX`]) keys that occurred most often. Keys with equal counts are sorted by name.
-    /// The result may have fewer keys. Once the sketch is full, the counts of rare ids are inexact, so an id that was
-    /// counted only once is not reported.
+    /// Returns the keys that occurred most often, at most `n` and at most [`TOP_MAX`] keys. Keys with equal counts are
+    /// sorted by name. Once the sketch is full, the counts of rare keys are inexact, so keys that were counted only
+    /// once are not reported. The result may therefore have fewer than `n` keys.
     pub fn top(&self, n: usize) -> Vec<Counted> {
         let counted = self.names.iter().map(|(id, name)| Counted {
             key: name.clone(),

@@ -131,8 +131,9 @@ pub struct Report {
     pub time_zone: String,
     /// Where the times of records came from.
     pub times: Times,
-    /// Greatest time of a record that the filter accepted. `None` means that the window does not depend on time. A
-    /// record is late if it is older than this time by more than the window and the lateness together.
+    /// The clock of the filter, which is the greatest time of a record that the filter has accepted. A record is late
+    /// if its time is before this time by more than the window and the lateness together. `None` means that the window
+    /// does not depend on time.
     pub clock: Option<Timestamp>,
     /// The keys that were repeated most often.
     pub top_keys: Vec<Counted>,
@@ -309,9 +310,9 @@ fn counted(text: &mut String, title: &str, rows: &[Counted], look: Look, colour:
     }
 }
 
-/// Returns the share of each count in the sum of all counts, as a percentage with one decimal. Rounding down would
-/// leave a remainder, so the shares with the greatest rounding errors are rounded up instead. The shares therefore add
-/// up to exactly 100 percent.
+/// Returns the share of each count in the sum of all counts, as a percentage with one decimal. If all shares were
+/// rounded down, their sum would be less than 100 percent. The shares that would lose most by rounding down are
+/// therefore rounded up, so that the sum is exactly 100 percent.
 fn shares<const PARTS: usize>(counts: [u64; PARTS]) -> [String; PARTS] {
     let sum = counts.iter().map(|count| u128::from(*count)).sum::<u128>().max(1);
     let exact = counts.map(|count| u128::from(count) * 1000);

@@ -16,13 +16,14 @@ const UNSAVED_BYTES_MAX: u64 = 1 << 30;
 /// Minimum time from one save to the next, as a multiple of the time that the last save took.
 const REST_SAVES: u32 = 20;
 
-/// Time from the start of a run to the first save of its state. If a run is killed before the first save, it has no
-/// state, and the next run passes all of its records again. The interval between saves then doubles from save to save,
-/// up to the interval that the user asked for. A run that is killed early therefore repeats at most about half of its
-/// work.
+/// Time from the start of a run to the first save of its state. If a run is killed before the first save, all its work
+/// is lost, and the next run passes all records again. The first save is therefore early. The interval between saves
+/// then doubles from save to save, up to the interval that the user asked for. A run that is killed early therefore has
+/// to repeat at most about half of its work.
 const FIRST: Duration = Duration::from_secs(1);
-/// Number of bytes of a filter that any machine is expected to save in one second. The estimate delays the first save
-/// of a large filter, so that the first save also takes at most a twentieth of the time of the run.
+/// Number of bytes of a filter that any machine is expected to save in one second. From this number, a run estimates
+/// how long the first save of its filter takes. The run delays the first save until the estimated duration is at most a
+/// twentieth of the time since its start.
 const SAVED_BYTES_PER_S: u64 = 200 << 20;
 
 /// Time of the last attempt to save, and whether there is something new to save.
@@ -75,9 +76,9 @@ impl Checkpoints {
         Some(every.max(self.rest()).saturating_sub(now.saturating_duration_since(self.tried_at)))
     }
 
-    /// Notes an attempt to save the state, which lasted from `began` to `ended`. `input_bytes` is the number of input
-    /// bytes read by then. If the attempt failed, the state still needs to be saved, but the next attempt has to wait
-    /// as long as after a successful save.
+    /// Records an attempt to save the state, which lasted from `began` to `ended`. `input_bytes` is the number of input
+    /// bytes that were read before the attempt. If the attempt failed, the state still needs to be saved. The next
+    /// attempt is then due after the same pause as after a successful save.
     pub(crate) fn tried(&mut self, began: Instant, ended: Instant, input_bytes: u64, is_saved: bool) {
         self.took = ended.saturating_duration_since(began);
         self.young = self.young.saturating_mul(2);

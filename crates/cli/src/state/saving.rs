@@ -56,10 +56,12 @@ impl Saving {
         self.path.as_ref().and_then(|_| self.checkpoints.wait(Instant::now()))
     }
 
-    /// Saves the state if a save is due after `input_bytes` bytes of input. The function first calls `deliver`, which
-    /// writes all decided records and syncs the output files to disk, and then calls `save`. If the state cannot be
-    /// saved, for example because the disk is full, the run continues. The function then returns a message for the
-    /// user, but only for the first of several failures in a row.
+    /// Saves the state if a save is due. `input_bytes` is the number of input bytes that were read so far. The function
+    /// first calls `deliver`, which writes all decided records and syncs the output files to disk, and then calls
+    /// `save`.
+    ///
+    /// If the state cannot be saved, for example because the disk is full, the run continues. The function returns a
+    /// message for the user in that case, but only for the first of several failures in a row.
     ///
     /// # Errors
     /// Returns the errors of `deliver`.
@@ -128,8 +130,9 @@ impl Saving {
     }
 }
 
-/// Returns whether an input error may have corrupted the records before it. This is the case for damaged compressed
-/// data. It is also assumed for a truncated archive, because the checksum that would tell is missing.
+/// Returns whether an input error may mean that the records before the error are corrupted. This is the case if
+/// compressed data is damaged. The function also assumes damage if an archive is truncated, because the checksum at the
+/// end of the archive is missing.
 fn is_damage(error: &anyhow::Error) -> bool {
     error
         .chain()

@@ -1,13 +1,16 @@
 //! The gate in front of the outputs, which holds all output back until the run has judged at least one record.
 //!
-//! If the flags do not fit the input, a run cannot judge any record. It must not write anything in that case, because
-//! the next program of a pipeline could take the output for a result. The gate therefore decides after one second if
-//! the input is a stream, and after 1 MiB for any input. If no record was judged by then and some records cannot be
-//! judged, the run ends with an error.
+//! If the flags do not fit the input, a run cannot judge any record. In that case the run must not write anything,
+//! because the next program of a pipeline could take the output for a result.
 //!
-//! The gate opens as soon as the run has judged a record. The output that the gate has held back until then is written
-//! in order, and later output is written at once. This module does not read any clock. Callers pass the present moment,
-//! so tests need not wait.
+//! The gate therefore waits for the first record that is judged. It waits for at most one second if the input is a
+//! stream, and for at most 1 MiB of any input. If no record was judged by then and some records cannot be judged, the
+//! run ends with an error.
+//!
+//! The gate opens as soon as the run has judged a record. The output that the gate has held back is then written in its
+//! order, and all later output is written without delay.
+//!
+//! This module does not read any clock. Callers pass the present moment, so tests need not wait.
 
 use std::time::{Duration, Instant};
 
@@ -87,8 +90,9 @@ impl Gate {
         self.lacking.clone_from(&batch.lacking);
     }
 
-    /// Decides what the run must do with its outputs. `unjudged` has the counts so far. `is_judged` is true if a record
-    /// was judged, or if nothing can be concluded because nodes have problems.
+    /// Decides what the run must do with its outputs. `unjudged` contains the counts of the records that could not be
+    /// judged so far. `is_judged` is true if a record was judged. It is also true if nodes have problems, because the
+    /// run then cannot conclude that its flags are wrong.
     ///
     /// # Errors
     /// Returns an error if enough of the input was examined and none of its records can be judged.

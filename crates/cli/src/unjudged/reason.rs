@@ -18,9 +18,9 @@ pub enum UnjudgedReason {
     Late,
     /// The filter is full.
     Full,
-    /// The cluster did not decide about the event, for a reason that only clusters have, such as unreachable nodes. For
-    /// the reasons that a filter in this process has too, [`Self::from`] returns [`Self::Future`], [`Self::Late`] or
-    /// [`Self::Full`].
+    /// The cluster did not decide about the event, for a reason that only clusters have, such as unreachable nodes. A
+    /// cluster can also have the same reasons as a filter in this process. [`Self::from`] converts those reasons to
+    /// [`Self::Future`], [`Self::Late`] or [`Self::Full`].
     Cluster(Reason),
 }
 

@@ -458,10 +458,10 @@ fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
-/// Returns `count` ports that are free at present. The system assigns ports from a certain range to outgoing
-/// connections, and such a connection could occupy a port while its node is restarted. The function therefore uses
-/// ports below this range. The search starts at a different port for each folder, so that clusters that are created at
-/// the same time get different ports.
+/// Returns `count` ports that are free at present. The operating system assigns ports of a certain range to outgoing
+/// connections. Such a connection could occupy the port of a node while the node is restarted, so the function uses
+/// only ports below this range. The search starts at a different port for each folder, so that clusters that are
+/// created at the same time get different ports.
 fn free(folder: &Path, count: usize) -> anyhow::Result<Vec<u16>> {
     let mut hash = DefaultHasher::new();
     folder.canonicalize()?.hash(&mut hash);
@@ -532,7 +532,7 @@ mod tests {
     fn other_folders_are_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("thesis.tex"), "").unwrap();
-        assert!(refusal(folder.path(), None, None).contains("holds something else (thesis.tex)"));
+        assert!(refusal(folder.path(), None, None).contains("contains other files (thesis.tex)"));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 

@@ -37,9 +37,9 @@ const NODES_MAX: i64 = 64;
 pub(crate) const DATA: &str = "firstseen-data";
 /// Interval in which this command checks whether a node has ended.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long to wait until the nodes of a local cluster accept events. After this time, the command prints the reason
-/// for the wait. A single node that was down for more than a minute needs some time before it accepts events, because
-/// it must first find out whether its clock was changed while the node was down.
+/// Maximum time to wait until the nodes of a local cluster accept events. After [`READY_TELL`], the command prints the
+/// reason for the wait. A node can need some time after its start. For example, a single node that was down for more
+/// than a minute must first find out whether its clock was changed while it was down.
 const READY_MAX: Duration = Duration::from_secs(20);
 const READY_TELL: Duration = Duration::from_secs(2);
 

@@ -1,5 +1,6 @@
-//! The node processes of a local cluster. Dropping this value sends each process a signal to end. The processes also
-//! receive the signal if this process ends for any other reason, so no node continues to run unnoticed.
+//! Starts and ends the node processes of a local cluster. When the value [`Processes`] is dropped, each process
+//! receives a signal to end. The processes also receive the signal if this process ends for any other reason, so no
+//! node continues to run unnoticed.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;

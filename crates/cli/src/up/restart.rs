@@ -3,8 +3,9 @@
 //! The two processes communicate by files in the folder of the cluster. One file has the name of the node, and the
 //! other file has the answer.
 //!
-//! The command that started the cluster restarts the node itself, and it restarts only nodes of its own folder. If the
-//! restart would lose data that no other node has, the node is restarted only if the user has accepted the loss.
+//! The process that started the cluster also restarts the node, and it restarts only nodes of its own folder. A node
+//! may have data that no other node has and that a restart would lose. Such a node is restarted only if the user has
+//! accepted the loss.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -106,9 +107,9 @@ async fn restart(any: &Operator, folder: &Folder, processes: &mut Processes, ask
     Ok(format!("{how} (process {process})"))
 }
 
-/// Writes `text` to a file in one atomic step, so that another process finds either the whole text or no file. With a
-/// plain write, the other process could read the file while it is still empty, and would restart a node with an empty
-/// name.
+/// Writes `text` to a file in one atomic step, so that another process finds either the whole text or no file. A plain
+/// write would first create an empty file. If the other process read the empty file, it would try to restart a node
+/// without a name.
 fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
     let unfinished = path.with_extension("new");
     fs::write(&unfinished, text)?;

@@ -16,9 +16,9 @@ use crate::run::{Folder, Random};
 
 const SEEDS: Range<u64> = 0..140;
 const WINDOW_S: u64 = 3600;
-/// Time in seconds by which an equal record may be outside the window and still be taken for a duplicate. A record that
-/// comes too late by at most one window is judged as if it had come just in time, so its own time may be wrong by that
-/// much. The sum also includes the lateness and one step of the filter's time.
+/// Time in seconds that an equal record may lie outside the window and still be a correct reason to report a duplicate.
+/// The filter judges a record that is too late by at most one window as if it had come just in time, so its verdict may
+/// be wrong by up to one window. The lateness of the filter and one step of its time are added to this window.
 const SLACK_S: u64 = WINDOW_S + WINDOW_S / 8 + WINDOW_S / 64 + 1;
 
 /// Counts of what all runs have covered. They show whether every rule was tested at all.

@@ -33,8 +33,9 @@ fn said(ran: &Ran) -> Vec<&str> {
     ran.err.lines().filter(is_about_order).collect()
 }
 
-/// Returns the merged logs of `count` log sources, which take turns to send `block` events each. All sources except the
-/// last are 15 minutes behind. Each key occurs twice in a row within the events of its source.
+/// Returns a merged log with the events of `count` sources. The sources take turns, and each turn has `block` events.
+/// The times of the last source are right, and the times of all other sources are 15 minutes behind. Within the events
+/// of each source, every key occurs twice in a row.
 fn shippers(count: u64, block: u64, events: u64) -> String {
     csv((0..events).map(|event| {
         let (shipper, round) = (event / block % count, event / block / count * block + event % block);

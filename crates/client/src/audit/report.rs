@@ -1,8 +1,8 @@
 //! Result of an audit: the number of errors and cases, an upper bound of the true error rate, and the rate that the
 //! filter promises.
 //!
-//! The reported upper bound of an error rate is statistically valid even if only a few cases were observed. If the
-//! definition of a filter promises no rate, the report contains no promised rate.
+//! The upper bound of an error rate is statistically valid even if the audit has observed only a few cases. The
+//! promised rate is `None` if the definition of the filter promises no rate.
 
 use firstseen_filter::FilterDefinition;
 
@@ -31,7 +31,7 @@ pub struct AuditReport {
     pub promised_false_negatives: Option<f64>,
     /// Number of keys that are excluded because an answer was lost, so that it is unknown whether they were recorded.
     pub unknown_keys: usize,
-    /// Whether the audit has ended early, because it reached the maximum number of keys that it may remember
+    /// Whether the audit has ended early. An audit ends when the number of keys that it remembers reaches its maximum
     /// ([`ConnectOptions::audit_keys_max`](crate::ConnectOptions::audit_keys_max)).
     pub has_ended: bool,
     /// Whether an audit is impossible, because the window counts events of all producers and one producer sees only its
@@ -86,8 +86,8 @@ impl ErrorRate {
     }
 
     /// Returns the probability that a sample contains at most the observed number of errors, if the true error rate is
-    /// `rate`. The function sums the terms of the binomial distribution, starting with the greatest, and stops when a
-    /// term no longer changes the sum.
+    /// `rate`. The function adds the terms of the binomial distribution, starting with the greatest term. It stops as
+    /// soon as a term is too small to change the sum.
     fn chance_of_no_more(&self, rate: f64) -> f64 {
         let cases = self.cases as f64;
         let odds = (1.0 - rate) / rate;

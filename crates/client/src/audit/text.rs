@@ -1,7 +1,7 @@
 //! Writes audit reports in the text format of Prometheus.
 //!
-//! The text declares each audit metric once, followed by the values of all filters. A filter without a promised error
-//! rate has no value for the metric of promised rates.
+//! The text declares each metric of the audits once, and then lists the value of this metric for each filter. A filter
+//! that promises no error rate has no value for the metrics of promised rates.
 
 use std::fmt::Write as _;
 

@@ -9,8 +9,8 @@ use super::RoutedBatch;
 use crate::call::{Answer, Callers};
 
 impl RoutedBatch {
-    /// Answers the events whose verdict cannot change by a retry, and keeps all other events in the batch. Returns the
-    /// number of answered events. `clock_ms` has the same meaning as in [`Self::answer`].
+    /// Answers the events whose verdict is final, so that a retry cannot change it, and keeps all other events in the
+    /// batch. Returns the number of answered events. `clock_ms` has the same meaning as in [`Self::answer`].
     pub(crate) fn answer_definite(&mut self, clock_ms: Option<u64>, answer_of: impl Fn(usize) -> Answer) -> usize {
         // Operations other than a claim or a release are sent again as a whole and may still record the event. Their
         // callers must therefore not be told that another consumer holds it.
@@ -27,9 +27,12 @@ impl RoutedBatch {
         self.callers.note_holds(holds);
     }
 
-    /// Returns the part of the batch that must be retried. A batch of claims is reduced to the events without an
-    /// answer, because a caller may release an answered event before the retry arrives, and the retry would claim that
-    /// event again. Any other batch is retried as a whole, because all of its events share one idempotency key.
+    /// Returns the part of the batch that must be sent again. In most cases this is the whole batch, because a node
+    /// recognises a retry by the batch's sequence number, which stands for all of its events.
+    ///
+    /// A batch of claims is reduced to the events that have no answer yet. An answered event must not be claimed again,
+    /// because its caller may already have released it, and the retry would give the caller a claim that it does not
+    /// know about.
     pub(crate) fn into_sent_again(mut self) -> Self {
         if !matches!(self.operation, Operation::Claim { .. }) || self.awaited() == self.events() {
             return self;

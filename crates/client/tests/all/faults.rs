@@ -179,8 +179,9 @@ async fn slices_that_are_down_are_waited_for_once() {
     assert_eq!(filter.observe(b"c").await, Ok(Verdict::FirstSeen));
 }
 
-/// Checks that the client does not wait for slices that have lost their cells for good. The node of these slices has
-/// restarted without data. It is not down, so its return cannot bring the cells back.
+/// Checks that the client does not wait for slices that have lost their cells for good. In this test, the node of the
+/// slices has restarted without its data. Because the node is already up again, no further wait can bring the cells
+/// back.
 #[tokio::test]
 async fn slices_that_have_lost_something_are_not_waited_for() {
     let cluster = FakeCluster::start(1).await;

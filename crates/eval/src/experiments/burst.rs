@@ -52,9 +52,10 @@ impl Burst {
     /// events, which takes `tau = x / (arrivals (1 - rate))` ticks. It is dropped `kept_ticks` after its last event, so
     /// `1 + kept_ticks / tau` generations are live on average.
     ///
-    /// There are two corrections to this number. If the last event of a generation is also the last event of its tick,
-    /// the next generation opens one tick later. This happens for one generation in n, if n events arrive per tick. If
-    /// a single generation can hold all live events, no generation ever fills up.
+    /// The number of live generations is corrected in two cases. If the last event of a generation is also the last
+    /// event of its tick, the next generation opens one tick later. This happens for one generation in n, if n events
+    /// arrive per tick. If a single generation can hold all live events, no generation ever fills up, so the number is
+    /// 1.
     ///
     /// The false-positive rate of all generations together is `1 - product of (1 - p_i^k)`, where p_i is the share of
     /// cells that the live events of generation i have set. The function returns the mean of this rate over the time in
@@ -106,16 +107,18 @@ impl Burst {
 
     /// Returns the number of events that a generation has tested when it is full.
     ///
-    /// The number depends on the limit. With a limit by cardinality, a generation is full when it has recorded its
-    /// capacity. With a limit by density, it is full when its used cells exceed the limit. The event that fills the
-    /// generation sets several cells at once, so it exceeds the limit by `(1 + p + k (1 - p)) / 2` cells on average.
-    /// This is the mean excess of a renewal process whose steps are binomial(k, 1 - p) cells.
+    /// With a limit by cardinality, a generation is full when it has recorded its capacity. With a limit by density, it
+    /// is full when the number of its used cells exceeds the limit. The event that fills the generation sets several
+    /// cells at once, so it exceeds the limit by `(1 + p + k (1 - p)) / 2` cells on average. This is the mean excess of
+    /// a renewal process whose steps are binomial(k, 1 - p) cells.
     ///
-    /// The limit by density needs a further correction, because an event has the same cells in all generations. Another
-    /// generation in which a cell is set rejects the share `d = p^(k-1)` of the events that hit this cell. With G other
-    /// live generations, the cells are therefore hit unevenly, with a variance of `v = G p (1 - p) d^2`. After `x = k n
-    /// / m` hits per cell, the share `e^-x (1 + v x^2 / 2)` of the cells is empty instead of `e^-x`. Filling the
-    /// generation then takes more events, by a share of `v x / 2`.
+    /// The number of events with a limit by density needs a further correction, because an event has the same cells in
+    /// all generations. If a cell is set in another live generation, that generation calls the share `d = p^(k-1)` of
+    /// the events with this cell duplicates, so they are not recorded. With G other live generations, the cells of the
+    /// newest generation are therefore hit unevenly, with a variance of `v = G p (1 - p) d^2`.
+    ///
+    /// After `x = k n / m` hits per cell, the share of empty cells is `e^-x (1 + v x^2 / 2)` instead of `e^-x`. More
+    /// events are therefore needed to fill the generation, by a share of `v x / 2`.
     fn tested_when_full(&self) -> f64 {
         let mut tested = self.capacity_events;
         match self.limit {
@@ -137,9 +140,9 @@ impl Burst {
     }
 
     /// Returns the share of cells that are still set in a full generation after the first `expired` of its events have
-    /// expired. The result is the share of cells that a later event has set or raised. Every later event sets its cells
-    /// that were empty. A cell that was set already is raised only by events that were not rejected, which are the
-    /// share `1 - p^(k-1)` of the events that hit the cell.
+    /// expired. A cell is still set if a later event has set or raised it. A cell that was empty when a later event
+    /// arrived was always set by this event. A cell that was set already was raised only by events that were not called
+    /// duplicates. These are the share `1 - p^(k-1)` of the events that hit the cell.
     fn remaining(&self, expired: f64, tested: f64) -> f64 {
         let hits = f64::from(self.hashes) / self.cells * (tested - expired);
         let refused = midpoints().map(|progress| {

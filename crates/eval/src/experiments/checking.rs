@@ -1,8 +1,8 @@
 //! Expected false positives of top-down testing in a tree (Koloniari et al. 2011, section 6), by simulation with
 //! randomly drawn cells.
 //!
-//! A product over the nodes of a level would give wrong error rates for a dense tree. The nodes of one level have keys
-//! in common there, so their errors are not independent. This simulation follows the rules event by event instead.
+//! The error rates of a dense tree are not a product over the nodes of a level. The nodes of one level have keys in
+//! common, so their errors are not independent. This simulation therefore follows the rules of the tree event by event.
 //! Every key has its own random cells, and every node is a set of cells.
 //!
 //! The result is the mean over several draws of the cells. The simulation uses no hashes and no production filters, so
@@ -83,9 +83,11 @@ impl Checking {
     }
 
     /// Observes an event, and returns whether it is called a duplicate. The event is a duplicate if a node finds it and
-    /// top-down testing confirms it. A match above level d is confirmed if a node of level d below the matching node
-    /// has the event as well. Without confirmation, the query continues at the parent level. A new event is set at all
-    /// levels of its path. In a dense tree, an event that is found is set at all levels below the node that found it.
+    /// top-down testing confirms the match. A match above level d is confirmed if a node of level d below the matching
+    /// node has the event as well. Without confirmation, the query continues at the parent level.
+    ///
+    /// A new event is set at all levels of its path. In a dense tree, an event that a node finds is also set at all
+    /// levels below that node.
     fn observe(self, cells: &mut Cells, leaf: u32, places: &[usize]) -> bool {
         let found = (0..self.shape.levels).rev().find(|level| {
             let node = self.shape.above(leaf, *level);

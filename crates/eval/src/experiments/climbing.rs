@@ -83,8 +83,9 @@ impl Climb {
         plain::rate(self.cells, self.hashes, set)
     }
 
-    /// Follows an event in a dense tree, from its leaf upwards. A node that an event has reached once finds that event
-    /// the next time. Either the node had set the event, or the event was a false positive, which it stays.
+    /// Follows an event in a dense tree, from its leaf upwards. If an event has reached a node before, the node finds
+    /// its next occurrence. The reason is that the node either set the cells of the event, or found them set by other
+    /// events. In both cases the cells stay set.
     fn climb_dense(&mut self, leaf: u32, key: u64) {
         let mut coming = 1.0;
         let mut below = 0.0;
@@ -101,10 +102,11 @@ impl Climb {
         }
     }
 
-    /// Adds to the variance of the number of false positives of a key. A key that was a false positive once stays one,
-    /// so either many events of a frequent key are found wrongly, or none. If the i-th event is found wrongly with the
-    /// probability `r_i`, which increases from event to event, then the variance is `sum over i of r_i (1 - r_i) + 2
-    /// sum over i < j of r_i (1 - r_j)`.
+    /// Adds the contribution of one event to the variance of the number of false positives. The events of a key are not
+    /// independent. A key that was a false positive once stays a false positive, so either many events of a frequent
+    /// key are found wrongly, or none. If the i-th event of a key is found wrongly with the probability `r_i`, which
+    /// increases from event to event, the variance is `sum over i of r_i (1 - r_i) + 2 sum over i < j of r_i (1 -
+    /// r_j)`.
     fn stay(&mut self, level: u32, node: u32, key: u64, rate: f64) {
         let before = self.stays[level as usize].entry((node, key)).or_insert(0.0);
         self.variances[level as usize] += (1.0 - rate) * (rate + 2.0 * *before);
@@ -112,9 +114,10 @@ impl Climb {
     }
 
     /// Follows an event in a sparse tree. A key that was delivered is set on the path from its first leaf to the root.
-    /// A key that was dropped was never set. It was dropped because other keys had set its cells at the root, and these
-    /// cells stay set. At level j, all cells of such a key are set with the probability `r_j / r_0`, where `r_j` is the
-    /// false-positive rate at that level.
+    ///
+    /// A key that was dropped at its first event was never set. It was dropped because other keys had set its cells at
+    /// the root, and these cells stay set. At level j, all cells of such a key are set with the probability `r_j /
+    /// r_0`, where `r_j` is the false-positive rate at level j, and `r_0` is that of the root.
     fn climb_sparse(&mut self, leaf: u32, key: u64) {
         // Below the leaves nothing is found.
         let rates: Vec<f64> = (0..self.shape.levels).map(|level| self.rate(level, leaf)).chain([0.0]).collect();

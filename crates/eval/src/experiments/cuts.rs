@@ -83,9 +83,11 @@ struct Ranges {
 impl Ranges {
     /// Returns the false-positive rate after `events` events, for a filter whose cells are divided into ranges, and
     /// whose ranges are divided into parts. If c positions of a query fall into one range, they lie in the same part of
-    /// it, and are all set with the probability `E[p^c]`, where E is the mean over the loads of the parts. With r
-    /// positions left and s ranges that no position has met yet, the rate follows the recursion `R(r,s) = sum over c of
-    /// C(r-1,c-1) (1/s)^(c-1) (1-1/s)^(r-c) E[p^c] R(r-c,s-1)`.
+    /// this range. They are all set with the probability `E[p^c]`, where p is the share of set cells in a part, and E
+    /// is the mean over the loads of the parts.
+    ///
+    /// The rate follows a recursion over the ranges. With r positions left and s ranges without a position, it is
+    /// `R(r,s) = sum over c of C(r-1,c-1) (1/s)^(c-1) (1-1/s)^(r-c) E[p^c] R(r-c,s-1)`.
     fn rate(&self, events: f64) -> f64 {
         let covered: Vec<f64> = (0..=self.hashes).map(|together| self.covered(together, events)).collect();
         self.left(self.hashes, self.ranges, &covered)
@@ -107,10 +109,12 @@ impl Ranges {
         terms.sum()
     }
 
-    /// Returns `E[p^c]`, the mean over the loads of a part of the probability that c given cells are set. The fill is
-    /// `p = 1 - e^(-h/c_part)` after h hits on the part. The number of hits has the mean `k n / (V H)`, and its second
-    /// moment per event is `E[c^2] / H`, because c = binomial(k, 1/V) positions of an event come together. The function
-    /// uses the Gauss-Hermite rule with three points.
+    /// Returns the probability `E[p^c]` that c given cells of a part are set, averaged over the loads of the part.
+    /// After h hits on a part of `c_part` cells, the share of set cells is `p = 1 - e^(-h/c_part)`.
+    ///
+    /// The function averages over h with the Gauss-Hermite rule with three points. For V ranges of H parts, an event
+    /// hits a part `k / (V H)` times on average. The second moment of this number is `E[c^2] / H`, because all c
+    /// positions of the event in a range hit the same part, where c is binomial(k, 1/V).
     fn covered(&self, together: u32, events: f64) -> f64 {
         let k = f64::from(self.hashes);
         let ranges = f64::from(self.ranges);

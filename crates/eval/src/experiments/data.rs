@@ -83,13 +83,13 @@ impl Drawn {
             Keys::Distinct => "1/N",
             Keys::Uniform { .. } => "1/n for each of the n keys, because all keys are equally likely",
             Keys::Zipf { .. } => {
-                "r^-s / sum over i <= n of i^-s for the key with rank r. This is Zipf's law with the exponent s for n \
-                 keys"
+                "the share of all events that belong to the key with rank r. By Zipf's law with the exponent s for n \
+                 keys, this share is r^-s / sum over i <= n of i^-s"
             }
             Keys::Repeats { .. } => {
-                "(1 + (N - D)/D sum over r <= j <= D of 1/j) / N for the r-th new key of a stream of N events with D \
-                 different keys. The formula assumes that each repeat has the same probability for all keys that have \
-                 occurred so far"
+                "the share of all events that belong to the r-th new key of the stream. For a stream of N events with \
+                 D different keys, this share is (1 + (N - D)/D sum over r <= j <= D of 1/j) / N. The formula assumes \
+                 that each repeat has the same probability for all keys that have occurred so far"
             }
         }
     }
@@ -119,10 +119,10 @@ fn drawn(run: &Run<'_>) -> [Vec<Drawn>; 2] {
     [laws, repeats.into_iter().chain([clicks]).collect()]
 }
 
-/// Returns the number of events of each leaf in the stream of the tree, and the share of events that is expected if the
-/// home leaf of each key is known. The expected share is `h w + (1 - h)(1 - w)/(L - 1)` for L leaves. Here w is the
-/// share of the keys that have their home at the leaf, and h is the share of a key's events that come from its home.
-/// The leaves are sorted by their expected share, greatest first.
+/// Returns the number of events that arrive at each leaf of the tree, and the share of events that is expected there.
+/// For L leaves, the expected share is `h w + (1 - h)(1 - w)/(L - 1)`, where w is the share of the keys whose home is
+/// the leaf, and h is the share of a key's events that come from its home. The leaves are sorted by their expected
+/// share, greatest first.
 fn leaves(spec: &StreamSpec, seed: u64) -> Result<Vec<(Counts, f64)>, EvalError> {
     let stream = spec.events(seed)?;
     let at_home = weights_at_home(spec, &stream);
@@ -232,8 +232,9 @@ fn log_sheet(log: &Log, runs: u32) -> Sheet {
 
 /// Returns Figure 4(b): the stream of the tree, and each log with its clients hashed to leaves.
 fn leaves_sheet(run: &Run<'_>, spec: &StreamSpec, drawn: Vec<Reading>) -> Sheet {
-    let formula = "h w + (1 - h)(1 - w)/(L - 1) for each of the L leaves, where w is the share of the keys whose home \
-                   is this leaf, and h is the share of a key's events that come from its home leaf";
+    let formula = "the share of all events that arrive at a given leaf of the tree. For a tree of L leaves, this \
+                   share is h w + (1 - h)(1 - w)/(L - 1), where w is the share of the keys whose home is this leaf, \
+                   and h is the share of a key's events that come from its home leaf";
     let mut series = vec![Readings::new("stream of the tree", formula, drawn)];
     // All runs use the same hash function, because the log is the same in all runs.
     let secret = FilterSecret::from_seed(0);
@@ -259,15 +260,15 @@ fn leaves_sheet(run: &Run<'_>, spec: &StreamSpec, drawn: Vec<Reading>) -> Sheet 
 
 const NOTES: [&str; 4] = [
     "Synthetic keys are ordered by the rank that their distribution gives them, or by the order in which they first \
-     occurred. They are not sorted by their measured frequency. Otherwise the first key would occur more often than \
-     its formula says in every run, and the last key less often, so the points could not be judged. For the same \
-     reason, the leaves of the tree are in the order of their expected shares.",
-    "The keys of a log are sorted by how often they occurred, and their points are not judged. A log is the same for \
-     every seed, so its points have no confidence interval. For comparison, a line shows Zipf's law for the same \
-     number of keys with the most likely exponent (Clauset, Shalizi, Newman 2009, section 3.1). The line does not fit \
-     the tail of the log, because many keys occur exactly once.",
-    "Koloniari et al. assign each client to a leaf of their tree by the address of the client. This experiment uses a \
-     hash of the client instead.",
+     occurred. They are not sorted by their measured frequency, because the first key would then occur more often in \
+     every run than the formula says, and the last key less often. A comparison with the formula would then be \
+     meaningless. For the same reason, the leaves of the tree are in the order of their expected shares.",
+    "The keys of a log are sorted by how often they occurred. Their points are not compared with an expected value, \
+     because a log is the same for every seed, so its points have no confidence interval. For comparison, a line \
+     shows Zipf's law for the same number of keys with the most likely exponent (Clauset, Shalizi, Newman 2009, \
+     section 3.1). The line does not fit the tail of the log, because many keys occur exactly once.",
+    "In the tree of this experiment, a hash of the client determines the leaf at which an event arrives. Koloniari et \
+     al. use the address of the client instead.",
     "The logs of Koloniari et al. are not public, and their text does not print the numbers of the figures, so there \
      are no printed values to compare with.",
 ];

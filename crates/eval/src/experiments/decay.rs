@@ -330,8 +330,8 @@ fn excess_sheet(runs: &Runs, size: Size) -> Sheet {
     )
 }
 
-const EXCESS: &str = "the mean over several simulations. A simulation applies the same rounding rule to the same \
-stream, with counters at randomly drawn positions (after Cheng et al., section 3)";
+const EXCESS: &str = "the mean result of several simulations. Each simulation applies the same rounding rule to the \
+same stream as the measured filter, but draws the positions of counters at random (after Cheng et al., section 3)";
 
 fn ghosts_sheet(runs: &Runs) -> Sheet {
     // The extended storage has a filter in front of the counters that forgets. Its effect does not depend on the rule,
@@ -361,13 +361,15 @@ fn ghosts_sheet(runs: &Runs) -> Sheet {
 }
 
 const GHOSTS: [&str; 3] = [
-    "(1 - (1 - 1/m)^(kn))^k, where m is the number of counters, k is the number of hash functions, and n is the number \
-     of different keys that have occurred (Cheng et al., equation 5)",
-    "the rate of the basic counters, multiplied by the false-positive rate of BF_0. The filter BF_0 lies in front of \
-     the counters, and has half the cells and half the positions (Cheng et al., section 4)",
-    "u^k, where u is the share of counters that are not zero, and k is the number of hash functions. Counters whose \
-     occurrences are old have returned to zero, so u comes from a simulation of the same rule with randomly drawn \
-     positions",
+    "the probability that all counters of a key that never occurred are above zero. This probability is (1 - (1 - \
+     1/m)^(kn))^k, where m is the number of counters, k is the number of hash functions, and n is the number of \
+     different keys that have occurred (Cheng et al., equation 5)",
+    "the probability for basic counters, multiplied by the false-positive rate of the filter BF_0. A query reads the \
+     extended counters only if BF_0, which lies in front of them, finds the key. BF_0 has half the cells and half the \
+     positions of the counters (Cheng et al., section 4)",
+    "the probability u^k that all k counters of a key that never occurred are above zero, where u is the share of \
+     counters that are not zero. Counters whose occurrences are old have returned to zero, so no formula gives u. It \
+     is taken from a simulation of the same rule with randomly drawn positions",
 ];
 
 fn low_sheet(runs: &Runs) -> Sheet {

@@ -83,9 +83,9 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         ],
         sheets: vec![positives, negatives],
         notes: vec![
-            "For the thresholds k' = 0 and k' = 1, the heuristic is off and the filter is a plain one. The keys that \
-             are looked up have all ages in the window with the same probability. A stream whose repeats come soon has \
-             fewer false negatives, because later events have overwritten fewer timers."
+            "For the thresholds k' = 0 and k' = 1, the equal-timers heuristic is off. This experiment looks up keys \
+             of all ages in the window with the same probability. A stream whose repeats come sooner has fewer false \
+             negatives, because fewer timers have been overwritten by later events when a repeat arrives."
                 .to_owned(),
             "Koloniari et al. give (1 - e^(-k/m))^k as the probability of k equal timers. This formula lacks a factor \
              for the number n of events that may have set the timers. Even with this factor, the probability for \
@@ -96,12 +96,12 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
 }
 
 const FORMULAS: [&str; 2] = [
-    "p^k (1 - (1 - c)^C(k,k')), averaged over the loads of the slices. Here p^k is the probability that all k timers \
-     of an unseen key are running, and c is the probability that a single event was the last to set k' given timers \
-     (Koloniari et al. 2011, section 4)",
-    "1 - P(u >= k'), where u is the binomial number of timers of a delivered event that no later event has raised. The \
-     value is averaged over the window, and reduced by the cases in which another event makes enough timers equal \
-     (Koloniari et al. 2011, section 4)",
+    "the false-positive rate p^k (1 - (1 - c)^C(k,k')), averaged over the loads of the slices. Here p^k is the \
+     probability that all k timers of an unseen key are running, and c is the probability that a single event was the \
+     last to set k' given timers (Koloniari et al. 2011, section 4)",
+    "the false-negative rate 1 - P(u >= k'), where u is the binomial number of timers of a delivered event that no \
+     later event has raised. The rate is averaged over the window. It is reduced by the cases in which another event \
+     makes at least k' timers equal (Koloniari et al. 2011, section 4)",
 ];
 
 /// Returns the expected rates of false positives and of false negatives.

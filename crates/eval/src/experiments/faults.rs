@@ -55,21 +55,21 @@ const CUTS: [(&str, &str, &str); 3] = [
     (
         "horizontal:40",
         "measured, horizontal",
-        "phi + (1 - phi) P, where phi is the share of lost slices, and P is the mean false-positive rate over the \
-         binomial loads of the slices (Koloniari et al. 2011, equation 5)",
+        "the false-positive rate phi + (1 - phi) P. Here phi is the share of lost slices, and P is the false-positive \
+         rate without lost slices, averaged over the binomial loads of the slices (Koloniari et al. 2011, equation 5)",
     ),
     (
         "vertical:40",
         "measured, vertical",
-        "(phi + (1 - phi) p)^k, where phi is the share of lost slices, p is the share of set cells, and k is the \
-         number of hash functions (Koloniari et al. 2011, equation 6)",
+        "the false-positive rate (phi + (1 - phi) p)^k. Here phi is the share of lost slices, p is the share of set \
+         cells, and k is the number of hash functions (Koloniari et al. 2011, equation 6)",
     ),
     (
         "horizontal-vertical:5x8",
         "measured, diced 5 x 8",
-        "the mean over the groups of slices of (f_g/S' + (1 - f_g/S') p)^k, where p is the share of set cells, and f_g \
-         of the S' slices of a group are lost. The number f_g has a hypergeometric distribution. Equation 7 of \
-         Koloniari et al. 2011 describes another filter",
+        "the false-positive rate (f_g/S' + (1 - f_g/S') p)^k of a group of slices, averaged over all groups. Here p \
+         is the share of set cells, and f_g of the S' slices of a group are lost. The number f_g has a hypergeometric \
+         distribution. Equation 7 of Koloniari et al. 2011 describes another filter",
     ),
 ];
 
@@ -187,8 +187,8 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
              In fact slices fill unevenly, so the measured false-positive rate may be slightly above the allowed rate."
                 .to_owned(),
             "Koloniari et al. give an example with 4 lost slices and an allowed rate of Pmax = 0.15. They state that \
-             it needs \"less than 20\" vertical or \"more than 30\" horizontal slices. With the 8 hash functions of \
-             Figure 5(d), it needs 9 vertical or 31 horizontal slices."
+             such a filter needs \"less than 20\" vertical or \"more than 30\" horizontal slices. With the 8 hash \
+             functions of Figure 5(d), the formulas give 9 vertical or 31 horizontal slices."
                 .to_owned(),
         ],
     })
@@ -428,27 +428,27 @@ struct ThresholdSeries {
 const THRESHOLD_SERIES: [ThresholdSeries; 3] = [
     ThresholdSeries {
         name: "measured, false positives (strict)",
-        formula: "the sum over i >= x of C(k,i) q^i phi^(k-i), where x is the threshold, phi is the share of lost \
-                  slices, and q = (1 - phi) p is the probability that a cell is left and set. This is the strict \
-                  rule of this project, after Koloniari et al. 2011, section 3.2",
+        formula: "the false-positive rate by the strict rule of this project: the sum over i >= x of C(k,i) q^i \
+                  phi^(k-i). Here x is the threshold, phi is the share of lost slices, and q = (1 - phi) p is the \
+                  probability that a cell is set and its slice is not lost (after Koloniari et al. 2011, section 3.2)",
         rule: Rule::Strict,
         error: |errors| errors.false_positives,
         place: 0,
     },
     ThresholdSeries {
         name: "measured, false positives (literal)",
-        formula: "the sum over i >= x of C(k,i) q^i (1-q)^(k-i), where x is the threshold, phi is the share of lost \
-                  slices, and q = (1 - phi) p is the probability that a cell is left and set. This is the literal \
-                  rule of Koloniari et al. 2011, section 3.2",
+        formula: "the false-positive rate by the literal rule of Koloniari et al. 2011, section 3.2: the sum over i \
+                  >= x of C(k,i) q^i (1-q)^(k-i). Here x is the threshold, phi is the share of lost slices, and q = \
+                  (1 - phi) p is the probability that a cell is set and its slice is not lost",
         rule: Rule::Literal,
         error: |errors| errors.false_positives,
         place: 2,
     },
     ThresholdSeries {
         name: "measured, false negatives (strict)",
-        formula: "the sum over i >= k-x+1 of C(k,i) phi^i (1-phi)^(k-i), where phi is the share of lost slices. This \
-                  is the probability that fewer than x of the k cells of a known event are left (Koloniari et al. \
-                  2011, section 3.2)",
+        formula: "the false-negative rate: the sum over i >= k-x+1 of C(k,i) phi^i (1-phi)^(k-i), where phi is the \
+                  share of lost slices. This is the probability that fewer than x of the k cells of a known event lie \
+                  on slices that are not lost (Koloniari et al. 2011, section 3.2)",
         rule: Rule::Strict,
         error: |errors| errors.false_negatives,
         place: 1,

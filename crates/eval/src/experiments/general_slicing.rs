@@ -62,10 +62,10 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
                 Axis::linear("false positives (share of new events)"),
                 vec![Readings::new(
                     "measured",
-                    "the mean of a product over slices, taken over all ways in which the k1 choices of an event can \
-                     fall into the slices. A slice that is chosen c times contributes the factor E[p^(k2 c)], where p \
-                     is the share of its set cells, and E is the mean over its binomial load (after Koloniari et al. \
-                     2011, equation 4, which assumes equal loads)",
+                    "a product over the slices, averaged over all ways in which k1 hash functions can choose slices \
+                     for an event. A slice that is chosen c times contributes the factor E[p^(k2 c)]. Here p is the \
+                     share of set cells in the slice, and E is the mean over the binomial load of the slice (after \
+                     Koloniari et al. 2011, equation 4, which assumes equal loads)",
                     points,
                 )],
             )

@@ -134,9 +134,10 @@ impl Case {
         self.sized_ticks * size.tick_events
     }
 
-    /// Returns the number of events (n) that fill a generation. It is the number of events for which the generation is
-    /// sized, plus the events of one and a half ticks. Half a tick is added because events of the same tick expire
-    /// together, and one tick because expiries are rounded up.
+    /// Returns the number of events (n) that fill a generation. It is the number of events in the ticks for which the
+    /// generation is sized, plus the events of one and a half ticks. The additional ticks are needed because events
+    /// stay longer than their window: half a tick on average because all events of a tick expire together, and one tick
+    /// because expiries are rounded up.
     fn capacity_events(&self, size: Size) -> f64 {
         self.sized_events(size) as f64 * (1.0 + 1.5 / self.window_ticks as f64)
     }
@@ -281,11 +282,11 @@ fn by_window(size: Size, formula: &str, compared: impl Fn(usize) -> Compared) ->
 }
 
 const FORMULAS: [&str; 2] = [
-    "1 + W / tau live generations, where W is the window in ticks. A generation is full when it has recorded x events, \
-     which takes tau = x / (arrivals (1 - rate)) ticks",
-    "the mean of 1 - product over the live generations i of (1 - p_i^k), where p_i is the share of set cells that the \
-     live events of generation i cause. The mean is taken over the time in which one generation fills. Koloniari et \
-     al. 2011, section 5, have 1 - (1-P)^L for L full generations instead",
+    "the number 1 + W / tau of live generations, where W is the window in ticks and tau is the time in which a \
+     generation fills. A generation is full when it has recorded x events, so tau = x / (arrivals (1 - rate)) ticks",
+    "the false-positive rate 1 - product over the live generations i of (1 - p_i^k), averaged over the time in which \
+     one generation fills. Here p_i is the share of cells that the live events of generation i have set. Koloniari et \
+     al. 2011, section 5, give the rate 1 - (1-P)^L for L full generations instead",
 ];
 
 const NOTES: [&str; 5] = [

@@ -49,23 +49,24 @@ const WAYS: [(Way, &str, &str); 3] = [
     (
         Way::FromEmpty,
         "measured, windows from empty",
-        "(1/n) sum over i < n of (1 - (1 - 1/m)^(ki))^k. This is the mean false-positive rate of a filter with m cells \
-         and k hash functions while the n distinct events of a window fill it from empty (Metwally et al. 2005, \
-         section 5.1)",
+        "the mean false-positive rate of a filter with m cells and k hash functions while the n distinct events of a \
+         window fill it from empty. It is calculated as (1/n) sum over i < n of (1 - (1 - 1/m)^(ki))^k (Metwally et \
+         al. 2005, section 5.1)",
     ),
     (
         Way::Counters,
         "measured, jumping counters",
-        "the mean of F^k over the stream, where k is the number of hash functions and F is the share of marked cells. \
-         The marks come from the three to four live sub-windows, and only events that were called distinct have set \
-         marks",
+        "the false-positive rate F^k, averaged over the stream. Here k is the number of hash functions, and F is the \
+         share of cells that the events of the three to four live sub-windows have marked. Events that were called \
+         duplicates mark no cells",
     ),
     (
         Way::Words,
         "measured, jumping words",
-        "the mean of 1 - product over the live generations i of (1 - p_i^k), where p_i is the share of words with the \
-         bit of generation i, and k is the number of hash functions. Events that are called duplicates set no bits, so \
-         they do not count towards p_i",
+        "the probability that all k words of a new event have the bit of the same live generation, averaged over the \
+         stream. This probability is 1 - product over the live generations i of (1 - p_i^k), where p_i is the share \
+         of words with the bit of generation i. Events that are called duplicates set no bits, so they do not count \
+         towards p_i",
     ),
 ];
 

@@ -51,8 +51,9 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let series = LAYOUTS.iter().enumerate().map(|(index, (layout, name))| {
         Readings::new(
             *name,
-            "(1/n) sum over i < n of (1 - (1 - 1/m)^(ki))^k. This is the mean false-positive rate of a filter with m \
-             cells and k hash functions while n distinct events fill it from empty (Metwally et al. 2005, section 5.1)",
+            "the mean false-positive rate of a filter with m cells and k hash functions while n distinct events fill \
+             it from empty. It is calculated as (1/n) sum over i < n of (1 - (1 - 1/m)^(ki))^k (Metwally et al. 2005, \
+             section 5.1)",
             M05_HASHES.zip(PRINTED).enumerate().map(|(place, (hashes, printed))| {
                 Reading::new(
                     f64::from(hashes),

@@ -68,9 +68,9 @@ impl<'a> Clicks<'a> {
     }
 }
 
-/// Approximate number of events that all filters with the same number of hash functions observe together in one run. A
-/// small log causes too few errors in one filter for a precise measurement. The run therefore passes a small log
-/// through several filters, each with its own hash function, until this number is reached.
+/// Approximate number of events that all filters with the same number of hash functions observe together in one run. If
+/// a log is small, a single filter makes too few errors for a precise measurement. The run therefore sends a small log
+/// through several filters with different hash functions until this number of events is reached.
 const TRIED_EVENTS: fn(Scale) -> u64 = |scale| scale.pick(600_000, 100_000, 20_000);
 const FILTERS_MAX: u64 = 100;
 

@@ -57,33 +57,34 @@ const WAYS: [(Way, &str, &str); 5] = [
     (
         Way::Timing,
         "timers, 8 bits",
-        "the mean of p^k over the blocks of cells, where p is the share of live timers in a block, and k is the number \
-         of hash functions. Events that are called duplicates set no timers (Koloniari et al. 2011, section 4)",
+        "the false-positive rate p^k, averaged over the blocks of cells. Here p is the share of live timers in a \
+         block, and k is the number of hash functions. Events that are called duplicates set no timers (Koloniari et \
+         al. 2011, section 4)",
     ),
     (
         Way::Generations,
         "words of generations, 8 bits",
-        "the mean of 1 - product over the live generations i of (1 - p_i^k), where p_i is the share of words with the \
-         bit of generation i. The mean is taken over the blocks of cells, and over the time from one jump of the \
-         window to the next",
+        "the false-positive rate 1 - product over the live generations i of (1 - p_i^k), where p_i is the share of \
+         words with the bit of generation i. The rate is first averaged over the blocks of cells, and then over the \
+         time from one jump of the window to the next",
     ),
     (
         Way::Cuckoo,
         "fingerprints in order of expiry",
-        "1 - (1 - 2^-F)^(2 S fill), where a fingerprint has F bits, a bucket has S slots, and the fill is the share of \
-         occupied slots in the middle of a tick (Fan et al. 2014, section 5.1)",
+        "the false-positive rate 1 - (1 - 2^-F)^(2 S fill). Here a fingerprint has F bits, a bucket has S slots, and \
+         the fill is the share of occupied slots in the middle of a tick (Fan et al. 2014, section 5.1)",
     ),
     (
         Way::JumpingCounters,
         "counters, jumping",
-        "the mean of F^k over the stream after the filter has been full for some windows, where F is the share of \
-         marked cells, and k is the number of hash functions (Metwally et al. 2005, section 3.3)",
+        "the false-positive rate F^k, averaged over the part of the stream that follows the first windows. Here F is \
+         the share of marked cells, and k is the number of hash functions (Metwally et al. 2005, section 3.3)",
     ),
     (
         Way::SlidingCounters,
         "counters, sliding by count",
-        "p^k, where p is the share of counters in use, and k is the number of hash functions. Events that are called \
-         duplicates do not change any counter (Metwally et al. 2005, section 5.2.3)",
+        "the false-positive rate p^k, where p is the share of counters in use, and k is the number of hash functions. \
+         Events that are called duplicates do not change any counter (Metwally et al. 2005, section 5.2.3)",
     ),
 ];
 
@@ -253,8 +254,8 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
 const NOTES: [&str; 3] = [
     "The planner chooses sizes so that the false-positive rate stays below the requested rate even at the worst \
      moment. In a jumping window, the worst moment is just before a jump. With timers, it is the end of a tick, \
-     because rounding to ticks keeps events slightly longer. The mean rate over a stream, which is shown, is therefore \
-     lower than the requested rate.",
+     because rounding to ticks keeps events slightly longer. This experiment shows the mean rate over a stream, which \
+     is therefore lower than the requested rate.",
     "Cuckoo filters consist of regions of 64 KiB with fingerprints, so their window is chosen as the largest one that \
      fills whole regions. Larger windows than those of this experiment take fewer bits per event, because they need \
      less room for random variation (experiment `cuckoo`).",

@@ -27,14 +27,14 @@ const HASHES: std::ops::RangeInclusive<u32> = 2..=14;
 const SERIES: [(&str, &str); 2] = [
     (
         "measured, over the growing window",
-        "(1/n) sum over i < n of (1 - (1 - 1/m)^(ki))^k. This is the mean false-positive rate of a filter with m cells \
-         and k hash functions while the n distinct events of a window fill it from empty (Metwally et al. 2005, \
-         section 5.1)",
+        "the mean false-positive rate of a filter with m cells and k hash functions while the n distinct events of a \
+         window fill it from empty. It is calculated as (1/n) sum over i < n of (1 - (1 - 1/m)^(ki))^k (Metwally et \
+         al. 2005, section 5.1)",
     ),
     (
         "measured, full",
-        "(1 - (1 - 1/m)^(kn))^k. This is the false-positive rate of a filter with m cells and k hash functions that \
-         holds n distinct events (Metwally et al. 2005, section 5.1)",
+        "the false-positive rate of a filter with m cells and k hash functions that holds n distinct events. It is \
+         calculated as (1 - (1 - 1/m)^(kn))^k (Metwally et al. 2005, section 5.1)",
     ),
 ];
 
@@ -86,8 +86,8 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             series,
         )],
         notes: vec![format!(
-            "According to the formulas, k = {growing} hash functions give the lowest error rate over the growing \
-             window, and k = {full} hash functions give the lowest rate of the full filter."
+            "According to the formulas, the mean error rate while a window fills the filter is lowest with k = {growing} \
+             hash functions. The error rate of the full filter is lowest with k = {full}."
         )],
     })
 }

@@ -89,18 +89,20 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         ],
         sheets: vec![to_test, to_set],
         notes: vec![
-            "Koloniari et al. count only the visits that test an event, and not the visits that set its cells. Their \
-             text does not print the numbers of the figure, so the table has no printed values."
+            "The table of visits has no printed values, because the text of Koloniari et al. does not print the \
+             numbers of the figure. Their figure counts only the visits that test an event, and not the visits that \
+             set its cells."
                 .to_owned(),
         ],
     })
 }
 
 const FORMULAS: [&str; 2] = [
-    "S (1 - (1 - 1/S)^k) visits for a duplicate and V(k, S) visits for a distinct event, where S is the number of \
-     slices and k is the number of positions. The recursion V(r, s) = 1 + sum over c of C(r-1, c-1) (1/s)^(c-1) (1 - \
-     1/s)^(r-c) p^c V(r-c, s-1) gives the visits if r positions are left and s slices have not been visited. The \
-     result is averaged over the share p of set cells while the filter fills",
-    "the visits of the test pass, plus S (1 - (1 - 1/S)^k) visits for each event that is called distinct. The \
-     additional visits set the k positions of the event in the slices that hold them, out of S slices",
+    "the mean number of slices that a lookup visits. A duplicate needs S (1 - (1 - 1/S)^k) visits and a distinct \
+     event needs V(k, S) visits, where S is the number of slices and k is the number of positions. The recursion V(r, \
+     s) = 1 + sum over c of C(r-1, c-1) (1/s)^(c-1) (1 - 1/s)^(r-c) p^c V(r-c, s-1) gives the visits if r positions \
+     are left and s slices have not been visited. The result is averaged over the share p of set cells while the \
+     filter fills",
+    "the number of visits that test events, plus S (1 - (1 - 1/S)^k) further visits for each event that is called \
+     distinct. The further visits set the k positions of the event in those of the S slices that hold them",
 ];

@@ -49,21 +49,23 @@ const PAPERS_WAY: usize = 1;
 const WAYS: [(&str, &str); 3] = [
     (
         "measured, windows from empty",
-        "the mean of F^k over the clicks that are new to their window, where F is the share of marked cells and k is \
-         the number of hash functions. F follows from the probability that each click of the first window is recorded",
+        "the false-positive rate F^k, averaged over the clicks that are new to their window. Here k is the number of \
+         hash functions, and F is the share of marked cells. F is calculated from the probability that each click of \
+         the first window is recorded",
     ),
     (
         "measured, jumping counters",
-        "the mean of F^k over the clicks that are new to their window, where k is the number of hash functions and F \
-         is the share of cells that are marked in the three to four live sub-windows. F follows from the probability \
-         that each click is recorded. If a click was already recorded in an earlier window, F is the share of marked \
-         cells among its own cells",
+        "the false-positive rate F^k, averaged over the clicks that are new to their window. Here k is the number of \
+         hash functions, and F is the share of cells that the clicks of the three to four live sub-windows have \
+         marked. F is calculated from the probability that each click is recorded. For a click that an earlier window \
+         has recorded, F is the share of marked cells among the cells of this click",
     ),
     (
         "measured, jumping words",
-        "the mean of 1 - product over the live generations i of (1 - p_i^k) over the clicks that are new to their \
-         window. Here k is the number of hash functions, and p_i is the share of words with the bit of generation i, \
-         which follows from the clicks that arrive in that generation",
+        "the probability that all k words of a click have the bit of the same live generation, averaged over the \
+         clicks that are new to their window. This probability is 1 - product over the live generations i of (1 - \
+         p_i^k), where p_i is the share of words with the bit of generation i. The share p_i is calculated from the \
+         clicks that arrive in generation i",
     ),
 ];
 

@@ -111,9 +111,9 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     })
 }
 
-const FORMULA: &str = "(1/n) sum over i < n of (1 - (1 - 1/m)^(ki))^k. This is the mean false-positive rate of a \
-filter with m cells and k hash functions while the n distinct clicks of the log fill it from empty (Metwally et al. \
-2005, section 5.1)";
+const FORMULA: &str = "the mean false-positive rate of a filter with m cells and k hash functions while the n \
+distinct clicks of the log fill it from empty. It is calculated as (1/n) sum over i < n of (1 - (1 - 1/m)^(ki))^k \
+(Metwally et al. 2005, section 5.1)";
 const NOTE: &str = "The click log of Metwally et al. is not public, so this experiment uses another log. The error \
 rates can still be compared, because they depend only on the number of cells per distinct click, and that number is \
 the same in both.";

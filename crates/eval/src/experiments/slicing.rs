@@ -242,14 +242,14 @@ const NOTES: [&str; 4] = [
      from empty. Koloniari et al. measure the same rate. It is below the rate for which the filter is sized, because \
      the filter reaches that rate only at the end of the stream.",
     "Equation 4 of Koloniari et al. assumes that all horizontal slices are equally full. The formula of this \
-     experiment is instead the mean over the binomial loads of the slices. This mean rises with the number of slices, \
-     as the measurements of Koloniari et al. do. Their formula for horizontal slicing that is followed by vertical \
-     slicing lacks the exponent k.",
+     experiment instead averages the rate over the binomial loads of the slices. The average rises with the number of \
+     slices, as the measurements of Koloniari et al. do. In addition, this experiment adds the exponent k to their \
+     formula for horizontal slicing that is followed by vertical slicing, because the printed formula lacks it.",
     "The load of a slice is its share of all tested positions. Koloniari et al. derive the fairness of the loads for \
      parallel lookups, where q is the sum of the squares of all keys' shares. Measured values differ from these \
      formulas for two reasons. Pipelined lookups of new events stop at the first empty cell, so frequent keys have \
      more weight than the formulas say. The formulas are also ratios of means, and the mean of the ratio is higher if \
-     few keys make up the load, so horizontal filters may lie above their line.",
+     few keys make up the load, so the points of horizontal filters may lie above the line of the formula.",
     "The logs of Koloniari et al. are not public. This experiment uses synthetic streams with the same numbers of \
      events and distinct items instead, and also the logs that were given on the command line. Each log is used twice: \
      once with the requested page as the event, and once with the client as the event.",
@@ -292,19 +292,19 @@ fn rate_sheet(runs: &Runs, index: usize, case: &Case<'_>) -> Sheet {
                      slicing does not change (Koloniari et al. 2011, section 3.1)"
                 }
                 Way::Horizontal => {
-                    "the mean of p^k over the stream that fills the filter and over the binomial loads of the slices, \
-                     where p is the share of set cells in a slice (after Koloniari et al. 2011, equation 4, which \
-                     assumes equal loads)"
+                    "the false-positive rate p^k, where p is the share of set cells in a slice. The rate is first \
+                     averaged over the binomial loads of the slices, and then over the stream that fills the filter \
+                     (after Koloniari et al. 2011, equation 4, which assumes equal loads)"
                 }
                 Way::HorizontalVertical => {
-                    "the same mean as for horizontal slicing, with the loads of the groups of slices instead of the \
-                     loads of the slices, because all positions of an event lie in one group (Koloniari et al. 2011, \
-                     section 3.1)"
+                    "the same false-positive rate as for horizontal slicing, except that the loads of slices are \
+                     replaced by the loads of groups of slices. The reason is that all positions of an event lie in \
+                     one group of slices (Koloniari et al. 2011, section 3.1)"
                 }
                 Way::VerticalHorizontal => {
-                    "the mean, over the stream that fills the filter, of a product over the vertical ranges of cells. \
-                     A range that contains c positions of the event contributes the factor E[p^c], where p is the \
-                     share of set cells in one part of the range, and E is the mean over the loads of these parts"
+                    "a product over the vertical ranges of cells, averaged over the stream that fills the filter. A \
+                     range that contains c positions of an event contributes the factor E[p^c]. Here p is the share \
+                     of set cells in one part of the range, and E is the mean over the loads of these parts"
                 }
             },
         ),
@@ -361,8 +361,8 @@ fn beside_drawn(
     Compared { estimate, expected }.with_error_of(Drawn::error(&models))
 }
 
-const DRAWN: &str = "the mean results of a simulation of the same slicing. The simulation draws the slices of each \
-key's positions at random, and its lookups stop at the first unset cell, as those of the filter do";
+const DRAWN: &str = "the mean result of several simulations of the same slicing. Each simulation draws the slices of \
+each key's positions at random. Its lookups stop at the first unset cell, like those of the filter";
 
 #[cfg(test)]
 mod tests {

@@ -123,10 +123,10 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     })
 }
 
-const FORMULA: &str = "T/(T+F), where T is the probability of a true duplicate with u equal timers, and F is the \
-probability of a false one. T is the probability that an event was recorded and that exactly u of its timers were not \
-raised by later events, averaged over all ages in the window. F is p^k multiplied by the probability that a single \
-event has set u of the timers (Koloniari et al. 2011, section 4, with the factor n)";
+const FORMULA: &str = "the share T/(T+F) of true duplicates among the duplicates that have u equal timers. T is the \
+probability that an event was recorded and that exactly u of its timers were not raised by later events, averaged \
+over all ages in the window. F is the probability of a false duplicate, which is p^k multiplied by the probability \
+that a single event has set u of the timers (Koloniari et al. 2011, section 4, with the factor n)";
 
 fn expected(size: Size, slices: u32, equal: u32) -> f64 {
     let mean_load = size.window_ticks as f64 / f64::from(slices);

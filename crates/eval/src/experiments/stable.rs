@@ -98,8 +98,8 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         .chain(scaled.sheets(&on_grid))
         .collect(),
         notes: vec![
-            "The slides use P = 4 decrements per arrival for a false-positive rate of 5 %, whatever the number K of \
-             positions is. With K = 4 positions, the rate is in fact 6.25 %."
+            "The slides state that P = 4 decrements per arrival give a false-positive rate of 5 % for every number K \
+             of positions. With K = 4 positions, the rate is in fact 6.25 %."
                 .to_owned(),
             "The filters of this experiment are smaller than those of the slides, but show the same results. The \
              false-positive rate depends only on K, P and Max, and forgetting depends only on the number of arrivals \
@@ -149,8 +149,8 @@ fn rate_sheet(cells: u64, counts: &[Vec<Counts>]) -> Result<Sheet, EvalError> {
             points.push(Reading::new(f64::from(hashes), estimate, expected));
         }
         let formula = [
-            "(1 - (1/(1 + 1/(P (1/K - 1/m))))^Max)^K. This is the rate of a filter of m cells that sets K cells to Max \
-             and decrements P cells for each event (Deng and Rafiei 2006, theorem 2)",
+            "the false-positive rate of a filter of m cells that sets K cells to Max and decrements P cells for each \
+             event. This rate is (1 - (1/(1 + 1/(P (1/K - 1/m))))^Max)^K (Deng and Rafiei 2006, theorem 2)",
             "the requested rate, because P is calculated from this rate",
         ][index];
         series.push(Readings::new(*name, formula, points));
@@ -189,19 +189,19 @@ fn missed(cells: u64, seed: u64) -> Result<Vec<Counts>, EvalError> {
 
 /// Returns the probability that an event is forgotten after `gap` arrivals, for Max = 1.
 ///
-/// In the long run, a cell is set with the stable probability `pi = 1 - 1/(1 + 1/(P (1/K - 1/m)))`. A cell forgets the
-/// state that an event gave it at the rate `(K + P)/m` per arrival. After g arrivals, a cell that an event has set is
-/// therefore still set with the probability `pi + (1 - pi) e^(-(K + P) g/m)`. The filter forgets the event when any of
-/// its K cells is no longer set.
+/// In the long run, a cell is set with the stable probability `pi = 1 - 1/(1 + 1/(P (1/K - 1/m)))`. Later arrivals
+/// overwrite a cell that an event has set, at the rate `(K + P)/m` per arrival. After g arrivals, the cell is therefore
+/// still set with the probability `pi + (1 - pi) e^(-(K + P) g/m)`. The filter has forgotten the event if at least one
+/// of its K cells is no longer set.
 fn forgotten(cells: f64, gap: f64) -> f64 {
     let taken = stable::rate(cells, GAP_HASHES, DECREMENTS, 1).powf(1.0 / f64::from(GAP_HASHES));
     let faded = (-(f64::from(GAP_HASHES) + DECREMENTS) * gap / cells).exp();
     1.0 - (taken + (1.0 - taken) * faded).powi(GAP_HASHES as i32)
 }
 
-/// Returns the probability of being forgotten, averaged over [`STEP`] consecutive events that are looked up together.
-/// These events arrived one after the other, so each has had one arrival less since its own than the event before. In
-/// the middle of them, the number of arrivals is the given gap.
+/// Returns the probability that an event is forgotten, averaged over [`STEP`] consecutive events that are looked up
+/// together. Each of these events arrived one arrival later than the event before it, so the numbers of arrivals since
+/// then differ by one. The parameter `gap` determines the number of arrivals for the event in the middle.
 fn forgotten_of_step(cells: u64, gap: u64) -> f64 {
     let longest = gap * cells / 64 + STEP / 2 - 1;
     (0..STEP).map(|later| forgotten(cells as f64, (longest - later) as f64)).sum::<f64>() / STEP as f64
@@ -218,8 +218,9 @@ fn missed_sheet(cells: u64, counts: &[Vec<Counts>]) -> Sheet {
         Axis::linear("false negatives (share)"),
         vec![Readings::new(
             "measured, stable",
-            "1 - (pi + (1 - pi) e^(-(K+P) g/m))^K for an event that arrived g arrivals ago in a filter of m cells, \
-             where pi is the share of set cells. The value is averaged over the events that are looked up together",
+            "the probability that a filter of m cells has forgotten an event that arrived g arrivals ago. This \
+             probability is 1 - (pi + (1 - pi) e^(-(K+P) g/m))^K, where pi is the share of set cells. It is averaged \
+             over the events that are looked up together",
             points,
         )],
     )

@@ -91,8 +91,8 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
                     Readings::unjudged("measured, bit-substrings", substrings),
                     Readings::new(
                         "measured, 16 hash functions",
-                        "(1 - (1 - 1/m)^(kn))^k. This is the false-positive rate of a filter with m cells and k hash \
-                         functions that holds n distinct events (Metwally et al. 2005, section 5.1)",
+                        "the false-positive rate of a filter with m cells and k hash functions that holds n distinct \
+                         events. It is calculated as (1 - (1 - 1/m)^(kn))^k (Metwally et al. 2005, section 5.1)",
                         hashed,
                     ),
                 ],

@@ -14,9 +14,9 @@ pub(super) struct TimerGroups {
     pub(super) hashes: u32,
     /// Share of timers that are alive (p).
     pub(super) fill: f64,
-    /// Mean number of times that events raise a timer within a window, if the timer is live. If all events set their
-    /// timers, this number is `-ln(1 - p)`, where p is the share of live timers. If false positives set nothing, the
-    /// number is lower, because the timers that they would have raised are all live.
+    /// Mean number of times that events raise a live timer within a window. If all events set their timers, this number
+    /// is `-ln(1 - p)`, where p is the share of live timers. If false positives set no timers, the number is lower: the
+    /// timers of a false positive are all live, and each of them would have been raised.
     pub(super) raises: f64,
 }
 
@@ -25,8 +25,8 @@ const STEPS: u32 = 200;
 
 impl TimerGroups {
     /// Returns the probability that all k timers of an unseen key are live and that at least `least` of them are equal.
-    /// All k timers are live with the probability `p^k`. Some `least` of them are equal if a single event was the last
-    /// to set them ([`Self::same`]).
+    /// All k timers are live with the probability `p^k`. A group of `least` timers is equal if the same event was the
+    /// last to set all of them ([`Self::same`]).
     pub(super) fn unseen(&self, least: u32) -> f64 {
         let any = some_of(choose(self.hashes, least), self.same(least, self.fill));
         self.fill.powi(self.hashes as i32) * if least <= 1 { 1.0 } else { any }
@@ -34,10 +34,12 @@ impl TimerGroups {
 
     /// Returns the probability that a delivered key has `least` equal timers, averaged over the ages of a window.
     ///
-    /// A later event has raised a given timer of an event of age a (in windows) with the probability `o = 1 - e^(-a
-    /// raises)`. The timers that no event has raised are equal, and their number u is binomial. If u is below `least`,
-    /// the key can still have `least` equal timers. This is the case if a single event was the last to raise some
-    /// `least` of the k - u raised timers.
+    /// A timer of an event of age a (in windows) has been raised by a later event with the probability `o = 1 - e^(-a
+    /// raises)`. The timers that no later event has raised are still equal, and their number u has a binomial
+    /// distribution.
+    ///
+    /// If u is below `least`, the key can still have `least` equal timers. This is the case if the same later event was
+    /// the last to raise `least` of the k - u raised timers.
     pub(super) fn delivered(&self, least: u32) -> f64 {
         let ages = (0..STEPS).map(|step| (f64::from(step) + 0.5) / f64::from(STEPS));
         ages.map(|age| self.delivered_at(least, -(-age * self.raises).exp_m1())).sum::<f64>() / f64::from(STEPS)
@@ -55,11 +57,12 @@ impl TimerGroups {
     /// Returns the probability that the timers at j positions were all set last by the same event, if each of them was
     /// set within a period that sets a share `s` of all timers.
     ///
-    /// The derivation sums over the number i of different cells on which the j positions fall. The j positions fall on
-    /// i different cells with the probability `S(j, i) m^(i-j)`, where S are the Stirling numbers of the second kind. A
-    /// single event covers these i cells with the probability `k (k-1) .. (k-i+1) / m^i`, and no later event may raise
-    /// any of them. The sum over all events of the period is `m^(1-j) s^(-j) sum over i of S(j, i) (k-1) .. (k-i+1)
-    /// (1 - (1-s)^i) / i`.
+    /// The derivation sums over the number i of different cells on which the j positions fall. This number is i with
+    /// the probability `S(j, i) m^(i-j)`, where S are the Stirling numbers of the second kind. A given event sets these
+    /// i cells with the probability `k (k-1) .. (k-i+1) / m^i`, and no later event may raise any of them.
+    ///
+    /// The sum over all events of the period is `m^(1-j) s^(-j) sum over i of S(j, i) (k-1) .. (k-i+1) (1 - (1-s)^i) /
+    /// i`.
     ///
     /// Koloniari et al. 2011, section 4, consider only the event that covers the cells, and not the number of events.
     fn same(&self, positions: u32, set: f64) -> f64 {

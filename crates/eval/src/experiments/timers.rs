@@ -63,10 +63,10 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     })
 }
 
-const FORMULA: &str = "1 within the window, because the timers of a delivered event then still run. After the window, \
-the expected value is the probability that other events have set all k timers since. Soon after the window this \
-probability is slightly lower, because events that met the running timers were more often called duplicates and set \
-nothing (Koloniari et al. 2011, section 4)";
+const FORMULA: &str = "1 for ages within the window, because the timers of a delivered event are then still running. \
+For greater ages, the expected value is the probability that other events have set all k timers in the meantime. For \
+ages just above the window, this probability is slightly lower than for still greater ages, because events that met \
+the running timers were more often called duplicates and set nothing (Koloniari et al. 2011, section 4)";
 
 /// A single timer of an event that was delivered, in a steady state.
 struct Cell {
@@ -88,17 +88,19 @@ impl Cell {
 
     /// Returns the probability that the timer runs d windows after its own time has ended, for d from 0 to 1.
     ///
-    /// The function computes the probability that the timer has stopped, which means that no later event has set it in
-    /// the last window. That window began while the timer was still running for the original event. For the share 1 - d
-    /// of the window, the timer was running, and no event raised it in this time with the probability `e^(-r (1-d))`,
-    /// where r is the number of raises per window.
+    /// The function first computes the probability that the timer has stopped. A timer has stopped if no event has set
+    /// it in the last window, which is the window that ends at the time of the lookup. The original event keeps the
+    /// timer running during the first part of that window, which is the share 1 - d. No event raises the timer in this
+    /// part with the probability `e^(-r (1-d))`, where r is the number of raises per window.
     ///
-    /// For the rest of the window, the result depends on the time l at which the timer was last set before that window.
-    /// This time lies between 0 (the event itself) and d. The timer ran for l more and was then empty for d - l. No
-    /// event set it in this time with the probability `e^(-r l - h (d-l))`, where h is the number of hits per window.
-    /// The probability of l = 0 is `e^(-r d)`, and otherwise l has the density `r e^(-r (d-l))`. The integral over l is
-    /// `e^(-(r+h) d) + r/h e^(-r d) (1 - e^(-h d))`. At d = 1 the result is nearly the share of all timers that are
-    /// empty.
+    /// The probability that no event sets the timer in the rest of the window depends on the time l at which the timer
+    /// was last set before that window. This time lies between 0 (the original event) and d. In the rest of the window,
+    /// the timer runs for l more and is then empty for d - l. No event sets it with the probability `e^(-r l - h
+    /// (d-l))`, where h is the number of hits per window.
+    ///
+    /// The time l is 0 with the probability `e^(-r d)`, and otherwise has the density `r e^(-r (d-l))`. The integral
+    /// over l is `e^(-(r+h) d) + r/h e^(-r d) (1 - e^(-h d))`. For d = 1, the resulting probability that the timer has
+    /// stopped is nearly the share of all timers that are empty.
     fn runs_after(&self, d: f64) -> f64 {
         let Self { hits: h, raises: r } = *self;
         let since = (-(r + h) * d).exp() - r / h * (-r * d).exp() * (-h * d).exp_m1();

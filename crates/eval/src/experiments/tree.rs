@@ -301,8 +301,9 @@ fn climbed_sheet(runs: &[Vec<Found>], size: Size) -> Sheet {
     let means: Vec<Vec<f64>> = runs.iter().map(|run| run.iter().map(|found| found.climbed.mean).collect()).collect();
     let expected: Vec<Vec<f64>> =
         runs.iter().map(|run| run.iter().map(|found| found.climbed.expected).collect()).collect();
-    let formula = "the sum of tests(j) / N over all levels j above the leaves, where tests(j) is the expected number \
-                   of events that are tested at level j, and N is the number of all events";
+    let formula = "the mean number of levels that the query of an event climbs. It is the sum of tests(j) / N over \
+                   all levels j above the leaves, where tests(j) is the expected number of events that are tested at \
+                   level j, and N is the number of all events";
     let series = by_height(formula, |case| {
         let stays: f64 = runs.iter().map(|run| run[case].climbed.variance).sum();
         // As with hits, there may be less than one false positive per run.
@@ -317,8 +318,9 @@ fn climbed_sheet(runs: &[Vec<Found>], size: Size) -> Sheet {
 /// Returns the verdicts of trees that differ from those of a single filter.
 fn other_sheet(runs: &[Vec<Found>]) -> Sheet {
     let counts: Vec<Vec<Counts>> = runs.iter().map(|run| run.iter().map(|found| found.other).collect()).collect();
-    let formula = "0, because all cells that are set in a child are also set in its parent. A tree therefore gives the \
-                   same verdicts as a single filter (Koloniari et al. 2011, section 6, Propositions 3 and 4)";
+    let formula = "0, because a tree gives the same verdicts as a single filter. The reason is that all cells that \
+                   are set in a child node are also set in its parent node (Koloniari et al. 2011, section 6, \
+                   Propositions 3 and 4)";
     let series = by_height(formula, |case| Compared { estimate: pooled(&counts, case), expected: 0.0 });
     let x = Axis::linear("levels of the tree");
     let y = Axis::linear("different verdicts (share of events)");
@@ -335,24 +337,26 @@ fn by_height(formula: &str, compared: impl Fn(usize) -> Compared) -> Vec<Reading
     series.collect()
 }
 
-const STOPPED: &str = "the expected number of events that stop at that level because it finds them. At the root, this \
-number includes the new events, which no level finds";
+const STOPPED: &str = "the number of events whose query ends at a given level because this level finds the event. At \
+the root, the number also includes the new events, which no level finds";
 const FORMULAS: [[&str; 3]; 2] = [
     [
-        "the number of events whose key has come to the node before, plus the false positives among the other events. \
-         The share of false positives at level j is (r_j - r_j+1)/(1 - r_j+1), where r_j is the false-positive rate of \
-         a node of level j",
-        "those of the recursion accesses(j-1) = accesses(j) - hits(j), starting with accesses(leaf) = N for N events. \
-         An event that is found at level j (a hit) is not passed on to the parent level j-1",
+        "the number of events whose key has reached the node before, plus the number of false positives. A key that \
+         has not reached the node before is a false positive at level j with the probability (r_j - r_j+1)/(1 - \
+         r_j+1), where r_j is the false-positive rate of a node of level j",
+        "the number of accesses to level j, which is calculated level by level from the leaves to the root. N events \
+         access the leaves. An event that is found at level j (a hit) is not passed on to the parent level j-1, so \
+         accesses(j-1) = accesses(j) - hits(j)",
         STOPPED,
     ],
     [
-        "the number of events whose key was delivered through the node, plus the false positives among the other \
-         events. The share of false positives at level j is r_j - r_j+1, where r_j is the false-positive rate of a \
-         node of level j",
-        "tests(j) plus the number of delivered events, because a delivered event is first tested and then set at every \
-         level. Each level tests the events that the level below has not found, tests(j-1) = tests(j) - hits(j), and \
-         all hits and delivered events together are the N events of the stream",
+        "the number of events whose key was delivered through the node, plus the number of false positives. A key \
+         that was not delivered through the node is a false positive at level j with the probability r_j - r_j+1, \
+         where r_j is the false-positive rate of a node of level j",
+        "the number tests(j) of events that are tested at level j, plus the number of delivered events. Delivered \
+         events count twice, because each is first tested and then set at every level. Each level tests the events \
+         that the level below has not found, so tests(j-1) = tests(j) - hits(j). The delivered events are those of \
+         the N events of the stream that no level finds",
         STOPPED,
     ],
 ];

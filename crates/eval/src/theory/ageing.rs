@@ -3,10 +3,11 @@
 //! other filters.
 //!
 //! An age-partitioned filter consists of k + l slices, and sets one bit for an event in each of its k youngest slices.
-//! After g events, the oldest slice is cleared and becomes the youngest, and all other slices age by one step. The bits
-//! of an event therefore lie in k adjacent slices for at least l such steps. An event is a duplicate if k adjacent
-//! slices have its bits, so the window is W = l g. A slice receives events for k steps and is then half full, so it has
-//! `m = k g / ln 2` bits.
+//! After g events, the oldest slice is cleared and becomes the youngest, and all other slices age by one step. An event
+//! is a duplicate if its bits are set in k adjacent slices.
+//!
+//! The bits of a recorded event stay in k adjacent slices for at least l steps, so the window is W = l g. A slice
+//! receives events for k steps and is then half full, so it has `m = k g / ln 2` bits.
 //!
 //! The formulas follow from this definition.
 //!
@@ -38,10 +39,11 @@ impl AgePartitioned {
     /// Returns the probability that a new event finds k adjacent slices that have its bits, just before a step.
     ///
     /// The rate is computed just before a step, when slices are fullest. Slice i has then received events for `min(i +
-    /// 1, k)` steps, so the share of its set bits is `r_i = 1 - 2^(-min(i + 1, k) / k)`. A query looks for k adjacent
-    /// slices that have the event's bits. Let F(a, i) be the probability that it finds them if the a slices just before
-    /// slice i had the bits. Then `F(k, i) = 1`, `F(a, k + l) = 0` and `F(a, i) = r_i F(a + 1, i + 1) + (1 - r_i) F(0,
-    /// i + 1)`.
+    /// 1, k)` steps, so the share of its set bits is `r_i = 1 - 2^(-min(i + 1, k) / k)`.
+    ///
+    /// A query looks for k adjacent slices that have all bits of the event. Let F(a, i) be the probability that it
+    /// finds them if the a slices just before slice i had the bits. Then `F(k, i) = 1`, `F(a, k + l) = 0` and `F(a, i)
+    /// = r_i F(a + 1, i + 1) + (1 - r_i) F(0, i + 1)`.
     ///
     /// ```
     /// use firstseen_eval::theory::AgePartitioned;

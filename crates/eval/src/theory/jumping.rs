@@ -16,9 +16,9 @@ pub enum JumpingKind {
     Words,
 }
 
-/// Shares of the cells that are marked, by the age of the mark in sub-windows. With counters, a cell has only one age,
-/// which is the number of sub-windows since it was last marked. With words, a cell counts for each sub-window in which
-/// it was marked.
+/// Share of the marked cells for each age of a mark, where the age is counted in sub-windows. With counters, a cell has
+/// a single age, which is the number of sub-windows since it was last marked. With words, a cell has an age for each
+/// sub-window in which it was marked, so it counts several times.
 #[derive(Clone, Debug)]
 struct Shares(Vec<f64>);
 
@@ -85,11 +85,13 @@ impl Fill {
     /// Returns the probability that an event is called a duplicate now, if it was recorded in a sub-window that has
     /// ended.
     ///
-    /// The probability is lower than for an event that was never recorded, because of the marks that the event itself
-    /// has left in its cells. While a cell had such a mark, the filter rejected other events with this cell with the
-    /// probability `F^(k-1)`, whereas it never rejects an event with an empty cell. When the mark is gone, other events
-    /// have therefore marked the cell less often than an average cell. With words, a mark of one sub-window causes
-    /// hardly any rejections in another sub-window, so the probability is the same.
+    /// With counters, this probability is lower than for an event that was never recorded. The reason is the marks that
+    /// the event itself left in its cells. An event that arrives at a marked cell is called a duplicate with the
+    /// probability `F^(k-1)`, and then marks nothing. An event that arrives at an empty cell always marks it. While the
+    /// cells of the recorded event were marked, other events therefore marked them less often than an average cell.
+    ///
+    /// With words, a mark of one sub-window causes hardly any rejections in another sub-window, so the probability is
+    /// the same as for an event that was never recorded.
     fn rate_after(&self, sub_window: usize) -> f64 {
         match (self.kind, self.recorded.get(sub_window)) {
             (JumpingKind::Counters, Some(recorded)) => recorded.cells.all().powi(self.hashes),
@@ -99,11 +101,12 @@ impl Fill {
 
     /// Records an event that is called distinct with the given probability.
     ///
-    /// The cells that the event marks depend on the kind of the window. With counters, they follow from the equations
-    /// of [`super::JumpingCounters`]. These equations are for an event that is called distinct with the probability
-    /// `1 - F^k`, so their slopes are divided by this probability. With words, the event marks an empty cell of the
-    /// current sub-window with the probability `h / (1 - p_0^k)`, because the verdict of older sub-windows does not
-    /// depend on that cell.
+    /// With counters, the cells that the event marks follow from the equations of [`super::JumpingCounters`]. These
+    /// equations are for an event that is called distinct with the probability `1 - F^k`, so their slopes are divided
+    /// by this probability.
+    ///
+    /// With words, the event marks an empty cell of the current sub-window with the probability `h / (1 - p_0^k)`.
+    /// Older sub-windows need not be considered, because their verdict does not depend on that cell.
     fn record(&mut self, chance: f64) {
         let hits = self.hits * chance;
         match self.kind {

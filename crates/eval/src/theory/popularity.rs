@@ -30,10 +30,11 @@ impl Repeats {
     /// Returns the expected share of the r-th new key.
     ///
     /// The derivation assumes that the number D of different keys is known. After the first event, new keys and repeats
-    /// are then equally likely in every order, so there are `(N - D)/D` repeats on average between two new keys, and
-    /// after the last one. When j keys have occurred, each repeat is the r-th key with the probability `1/min(j, R)`,
-    /// if that key is still among the last R. The share is `(1 + (N - D)/D sum over r <= j < r + R, j <= D of 1/min(j,
-    /// R)) / N`.
+    /// are then in random order, so on average `(N - D)/D` repeats follow each new key. When j keys have occurred, a
+    /// repeat is the r-th key with the probability `1/min(j, R)`, provided that the r-th key is still among the last R
+    /// keys.
+    ///
+    /// The expected share is therefore `(1 + (N - D)/D sum over r <= j < r + R, j <= D of 1/min(j, R)) / N`.
     ///
     /// ```
     /// use firstseen_eval::theory::popularity::Repeats;

@@ -1,9 +1,12 @@
 //! Jumping windows that add and subtract the counters of sub-windows (Metwally et al. 2005, sections 3.3 and 5.2.4).
 //!
-//! Each cell has a counter for every sub-window and a sum over all sub-windows. A counter stops at 1, so it is a single
-//! bit. When a sub-window leaves the window, its bits are subtracted from the sums, which removes exactly what was
-//! added. A sum is therefore positive iff a live sub-window has marked the cell. The verdicts are those of counters
-//! that never overflow, because no sum saturates under any load.
+//! Each cell has a counter for every sub-window, and a sum over the counters of all live sub-windows. A counter stops
+//! at 1, so it is a single bit. When a sub-window leaves the window, its bits are subtracted from the sums, which
+//! removes exactly what the sub-window had added. A cell is therefore marked by a live sub-window iff its sum is
+//! positive.
+//!
+//! Limiting counters to 1 does not change any verdict, because a verdict depends only on whether a sum is positive. A
+//! sum cannot overflow under any load, because it is at most the number of live sub-windows.
 //!
 //! Events are alive exactly as [`WindowRule`] says.
 //!
@@ -96,9 +99,10 @@ impl JumpingCounting {
     /// `duplicate[i]` is always true if event `i` was recorded in a live sub-window. For a new event it is true with
     /// the probability [`Self::expected_rate`].
     ///
-    /// The window moves to the greatest `judged` unit of all stamps so far, and never goes back. An event whose
-    /// `judged` unit is earlier than that is judged at the present unit. An event whose `unit` has left the window is
-    /// tested but not recorded.
+    /// A stamp contains the `unit` in which the event is recorded, and the `judged` unit at which the event is looked
+    /// up. The window moves forward to the greatest `judged` unit of all stamps so far, and never goes back. An event
+    /// with an earlier `judged` unit is looked up at the present unit of the window. An event whose `unit` has left the
+    /// window is tested but not recorded.
     ///
     /// # Panics
     /// Panics if the slices differ in length.

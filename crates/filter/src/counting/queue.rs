@@ -1,10 +1,12 @@
 //! Queue of the last N arrivals of a counting filter. When an arrival leaves the window, the queue returns the
 //! positions whose counters must be decremented.
 //!
-//! The queue returns exactly the positions that were added. Each slot of the queue normally holds the 16-byte digest of
-//! its arrival. If only the positions of an event are known, the slots hold positions instead, each in the smallest
-//! number of whole bytes that suffices for the number of cells. The queue converts its digests to positions when the
-//! first such arrival comes.
+//! The queue returns exactly the positions that were added, so the filter decrements the same counters that it
+//! incremented.
+//!
+//! A slot of the queue normally holds the 16-byte digest of its arrival, from which the positions are calculated. If a
+//! caller adds an arrival of which only the positions are known, the queue converts all its digests to positions. From
+//! then on its slots hold positions, each in as few whole bytes as the number of cells allows.
 //!
 //! This module does not depend on counters or on when an arrival leaves.
 

@@ -21,8 +21,9 @@ use crate::{Digest, Geometry, Layout, Stamp, rates};
 /// Maximum number of arrivals in a window (2^36, which needs a queue of 1 TiB).
 pub const WINDOW_EVENTS_MAX: u64 = 1 << 36;
 
-/// Flag which says that the queue of a saved filter holds positions instead of digests. The flag is stored in the same
-/// number as the arrival number, which is always smaller than the flag.
+/// Flag in the state of a saved filter, which says that the queue of the filter holds positions instead of digests. The
+/// state stores this flag and the number of the next arrival in a single integer. This is possible because arrival
+/// numbers are always smaller than the flag.
 const HOLDS_POSITIONS: u64 = 1 << 63;
 
 /// Counting filter with a window of the last `window_events` (N) arrivals. Every arrival takes a slot in the queue, so
@@ -91,9 +92,12 @@ impl SlidingCounting {
     /// `i` was recorded among the N arrivals before it. For a new event it is true with the probability
     /// [`Self::expected_rate`].
     ///
-    /// The `unit` of a stamp is the number of the arrival. An event that was recorded at arrival `n` is alive for
-    /// arrivals `j < n + N`. Arrival numbers must increase. If a number does not increase, the filter uses the next
-    /// number instead. Each number that is left out takes an empty slot of the queue.
+    /// The `unit` of a stamp is the number of the arrival. An event that was recorded at arrival `n` is alive for all
+    /// arrivals `j < n + N`.
+    ///
+    /// Arrival numbers must increase. If the number of an arrival is not greater than the number before it, the filter
+    /// uses the next free number instead. If the numbers skip some values, each skipped number takes an empty slot of
+    /// the queue.
     ///
     /// # Panics
     /// Panics if the slices differ in length.

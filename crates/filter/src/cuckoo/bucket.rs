@@ -1,7 +1,9 @@
 //! One bucket of a cuckoo filter: a ring of fingerprints in the order of their expiry.
 //!
-//! Entries stay in the order of their expiry, whichever entries are added or removed. Any 64 bytes can be read as a
-//! bucket without errors. The function [`is_bucket`] tells whether a filter can have written them.
+//! The entries of a bucket are always in the order of their expiry, whichever entries are added or removed.
+//!
+//! A bucket may contain bytes from an untrusted source. Reading a bucket therefore never fails, whatever its 64 bytes
+//! are. The function [`is_bucket`] checks whether a filter can have written these bytes.
 //!
 //! This module does not depend on where a bucket lies or which other bucket an event has.
 
@@ -10,8 +12,8 @@ use crate::buckets::{BASE_BITS, BUCKET_BYTES, BucketShape, CacheLine};
 use crate::cuckoo::times::TimeWord;
 use crate::unit_number::UnitNumber;
 
-/// Times of the entries of a bucket in unpacked form. Entries are counted from the oldest, along the ring of slots. The
-/// tick of entry i is 1 plus the number of zeros before the 1 of that entry in the word of times.
+/// Times of the entries of a bucket. The entries are numbered along the ring of slots, starting with the oldest. In the
+/// unary code of the times, the tick of an entry is 1 plus the number of zeros before the 1 that stands for this entry.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Ring<W> {
     times: W,

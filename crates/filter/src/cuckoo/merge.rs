@@ -25,17 +25,18 @@ struct Merging {
     base: UnitNumber,
     /// Base of the other region. It is not later than `base`.
     then: UnitNumber,
-    /// Latest expiry that an entry may have. Bytes from an untrusted source are checked before the merge. This limit is
-    /// a second safeguard: no entry outlives the window, whatever these bytes say.
+    /// Latest expiry that an entry may have. Bytes from an untrusted source are checked before the merge, so this limit
+    /// is only a second safeguard. It ensures that no entry outlives the window, even if the check has missed a wrong
+    /// expiry.
     latest: UnitNumber,
     lanes: Lanes,
 }
 
 #[allow(private_bounds)]
 impl<W: TimeWord> Buckets<W> {
-    /// Adds every entry of `others` to `cells`. The cells are at unit `now`, and the others are whole regions at unit
-    /// `then`. Returns the number of entries in the stashes afterwards, or `None` if a region has no room for all
-    /// entries.
+    /// Adds every entry of `others` to `cells`. Both are the bytes of whole regions. The present time of `cells` is
+    /// unit `now`, and that of `others` is unit `then`. Returns the number of entries in the stashes of `cells` after
+    /// the call, or `None` if a region has no room for all entries.
     pub(super) fn merge_regions(
         &self,
         cells: &mut [u8],
@@ -82,8 +83,9 @@ impl Merging {
         self.put_all::<W>(mine, differing.into_iter())
     }
 
-    /// Adds the entries of `mine` to a copy of `other`, and returns that copy. Returns `None` if the copy has no room
-    /// for them. The caller then adds `other` to `mine` instead, so that `mine` loses none of its entries.
+    /// Returns a copy of the region `other` to which all entries of `mine` have been added. Returns `None` if the copy
+    /// has no room for all of them. In that case the caller adds the entries of `other` to `mine` instead, so that all
+    /// entries of `mine` are kept.
     fn into_other<W: TimeWord>(self, mine: &RegionLines, other: &RegionLines) -> Option<Box<RegionLines>> {
         let mut merged = Box::new(*other);
         for line in merged.iter_mut().take(REGION_BUCKETS) {
@@ -98,9 +100,10 @@ impl Merging {
         self.put_all::<W>(&mut merged, entries).then_some(merged)
     }
 
-    /// Removes duplicate entries, so that each event has only one. A filter never writes a second entry for an event,
-    /// but bytes from an untrusted source may contain several. A lookup could then find the entry that expires first.
-    /// Adding the removed entries again needs no room, because one entry of the event is still there.
+    /// Removes duplicate entries from a region, so that each event has only one, and returns the removed entries. A
+    /// filter never writes a second entry for an event, but bytes from an untrusted source may contain several entries.
+    /// A lookup could then find the entry that expires first. The caller adds the removed entries again, which only
+    /// raises the expiry of the remaining entry and so needs no room.
     fn take_twins<W: TimeWord>(self, lines: &mut RegionLines) -> Vec<Stashed> {
         let mut twins = Vec::new();
         for bucket in 0..REGION_BUCKETS {
@@ -117,9 +120,9 @@ impl Merging {
         twins
     }
 
-    /// Returns whether an event has another entry in addition to the one in `bucket`. The other entry may be in the
-    /// same bucket or in the partner bucket. Only the first of the two buckets examines its partner, so that each pair
-    /// of entries is found once.
+    /// Returns whether the event of an entry in `bucket` has a second entry, either in the same bucket or in the
+    /// partner bucket. If the two entries lie in different buckets, the function returns `true` only for the bucket
+    /// with the lower number. This way, only one of the two entries is removed.
     fn has_twin<W: TimeWord>(self, ring: Ring<W>, lines: &RegionLines, bucket: usize, print: u32) -> bool {
         if matches(ring, &lines[bucket], print, self.shape, self.lanes).count_ones() > 1 {
             return true;

@@ -16,8 +16,9 @@ use crate::cuckoo::times::TimeWord;
 use crate::cuckoo::view::{Place, View};
 use crate::unit_number::UnitNumber;
 
-/// Maximum length of a chain of relocations. In a chain of two, an entry moves to its other bucket, after another entry
-/// has moved from there to the other bucket of its own.
+/// Maximum number of entries that are relocated to make room for a new entry. A single relocation moves an entry of a
+/// full bucket to its other bucket. If that other bucket is full as well, one of its entries is relocated first, so
+/// that two entries move.
 const RELOCATIONS_MAX: u32 = 2;
 
 /// Result of adding an entry.
@@ -64,8 +65,9 @@ impl<'a, W: TimeWord> Region<'a, W> {
         u32::try_from(expiry.since(self.base)).unwrap_or(u32::MAX).min(self.shape.ticks())
     }
 
-    /// Adds an entry that expires at `tick`, if its two buckets show that the entry does not exist yet and that there
-    /// is room. No other entry may expire later than `tick`. The method does not search the stash.
+    /// Adds an entry that expires at `tick` to the emptier of its two buckets. Returns `false`, and adds nothing, if
+    /// one of the two buckets already contains the fingerprint or if there is no room. The caller must ensure that no
+    /// entry of the region expires later than `tick`. The method does not search the stash.
     pub(super) fn append_new(&mut self, bucket: usize, print: u32, tick: u32) -> bool {
         let pair = [bucket, BucketShape::partner(bucket, print)];
         let rings = pair.map(|bucket| self.ring(bucket));
@@ -133,8 +135,9 @@ impl<'a, W: TimeWord> Region<'a, W> {
         }
     }
 
-    /// Makes room in `bucket`, and returns whether it has room. If the bucket is full, the method tries to relocate one
-    /// of its entries to the entry's other bucket, in a chain of up to `relocations` relocations.
+    /// Makes room for an entry in `bucket`, and returns whether there is room now. If the bucket is full, the method
+    /// tries to move one of its entries to the other bucket of that entry. At most `relocations` entries are moved in
+    /// total.
     fn make_room(&mut self, bucket: usize, relocations: u32) -> bool {
         let ring = self.ring(bucket);
         if !ring.is_full(self.shape) || relocations == 0 {

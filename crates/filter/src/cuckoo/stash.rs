@@ -52,8 +52,9 @@ pub(crate) fn stashed_count(line: &CacheLine) -> u64 {
     stashed(line).count() as u64
 }
 
-/// Returns whether a filter of this shape can have written `line`, if none of its entries expires after `latest`. An
-/// entry with a later expiry would occupy its place, and would be found, for longer than any valid event.
+/// Returns whether `line` is a valid stash: a filter of the given shape can have written it, and none of its entries
+/// expires after `latest`. An entry with a later expiry is rejected because a filter would find it, and keep its place
+/// occupied, for longer than any valid event.
 pub(crate) fn is_stash(line: &CacheLine, shape: BucketShape, latest: UnitNumber) -> bool {
     let bytes = line.as_chunks::<ENTRY_BYTES>().0;
     bytes.iter().enumerate().all(|(place, bytes)| match stashed_at(line, place) {

@@ -1,12 +1,14 @@
 //! Small counters that grow by extensions from a common pool (Cheng et al., section 4).
 //!
-//! A counter is a number whose digits are stored in several places. The lowest digit is in the cell of the counter, and
-//! each extension holds one further digit of 4 bits. The lookup table has one entry for every 64 cells, which points to
-//! the chain of all extensions of these cells. In a chain, the lower digits of a cell come before its higher digits.
+//! A counter is a number whose digits are stored in several places. The lowest digit is stored in the cell of the
+//! counter. Each extension holds one further digit of 4 bits.
 //!
-//! The cells share chains in blocks of 64, because a table with a chain for each cell would need 32 bits per extended
-//! cell, and hashing. The table for blocks needs half a bit per cell, and its chains are still short as long as few
-//! cells are extended.
+//! The extensions of 64 neighbouring cells form one chain, and a lookup table points to the chain of every 64 cells. In
+//! a chain, the lower digits of a cell come before its higher digits.
+//!
+//! Chains are shared by 64 cells to save memory. A separate chain for each cell would need a hash table with 32 bits
+//! for every extended cell, whereas the table of shared chains needs half a bit per cell. The shared chains are still
+//! short as long as few cells are extended.
 //!
 //! After a call that sets a counter, the counter holds the requested value, or the call reports that the counter cannot
 //! hold it. Extensions whose digits have become zero return to the pool.

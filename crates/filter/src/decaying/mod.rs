@@ -62,10 +62,10 @@ pub enum CounterStorage {
     /// common pool, up to 32 bits in total. A filter BF_0 in front of the counters answers "never seen" without reading
     /// the counters.
     ///
-    /// For skewed data, the extended storage takes about a third of the memory of `Basic` with the literal rule, and
-    /// about two thirds with the lasting rule. It takes two to three times as long per event. The time grows with the
-    /// number of extensions that 64 neighbouring cells have together, so choose `Basic` if most cells would need
-    /// extensions.
+    /// If the frequencies of keys are skewed, the extended storage takes about a third of the memory of `Basic` with
+    /// the literal rule, and about two thirds with the lasting rule. In return, it takes two to three times as long per
+    /// event. This time grows with the number of extensions that 64 neighbouring cells have together, so choose `Basic`
+    /// if most cells would need extensions.
     Extended {
         /// Number of extensions in the pool. The paper uses m/2. Extensions that are never used take no memory.
         extensions: u32,
@@ -108,9 +108,11 @@ impl DecayingShape {
 /// the k cells.
 ///
 /// Estimates can be too high for two reasons: other events may share all k cells of an event, and counters are rounded
-/// as [`DecayRule`] describes. To reduce the effect of shared cells, an occurrence under [`DecayRule::Lasting`] raises
-/// its cells only to the new estimate, and does not change cells that other events have already raised higher. The
-/// literal rule adds to all k cells, as the paper does.
+/// as [`DecayRule`] describes.
+///
+/// Under [`DecayRule::Lasting`], the filter reduces the effect of shared cells. An occurrence raises the k cells of its
+/// event only to the new estimate, and leaves cells unchanged that other events have already raised higher. Under
+/// [`DecayRule::Literal`], an occurrence adds to all k cells, as in the paper.
 ///
 /// ```
 /// use firstseen_filter::{CounterStorage, DecayRule, DecayingFilter, DecayingShape, FilterSecret, Stamp, UnitNumber};
@@ -175,9 +177,10 @@ impl DecayingFilter {
     /// occurrence itself, so it is at least `1 - epsilon` for an event that is on time.
     ///
     /// The `unit` of a stamp is the epoch of the event. The filter advances to the greatest epoch so far and never goes
-    /// back. An occurrence in an earlier epoch counts with the weight that has not decayed yet. All counters decay
-    /// together at the end of a run of epochs. With the literal rule, a run is a single epoch. With the lasting rule, a
-    /// run has `ln 2 / ln(1/lambda)` epochs.
+    /// back. An occurrence in an earlier epoch counts only with the weight that has not decayed since that epoch.
+    ///
+    /// Counters do not decay after every epoch, but together at the end of a run of epochs. With the literal rule, a
+    /// run is a single epoch. With the lasting rule, a run has about `ln 2 / ln(1/lambda)` epochs.
     ///
     /// # Panics
     /// Panics if the slices differ in length.

@@ -32,13 +32,13 @@ pub enum DecayRule {
     /// Rule for practical use: counters have `fraction_bits` (f) fractional bits and decay to zero.
     ///
     /// Under the lasting rule, counters do not change within a run of g epochs, where g is the greatest number with
-    /// `lambda^g >= 1/2`, but at least 1. Instead, later occurrences count for more. An occurrence in epoch d of the
-    /// run adds `ceil(2^f / lambda^d)` parts, and each part is worth `lambda^d / 2^f` at that time. All parts have the
-    /// same worth at any given time.
+    /// `lambda^g >= 1/2`, but at least 1. Instead of reducing earlier occurrences, the rule adds more for later ones.
+    /// Counters consist of parts. An occurrence in epoch d of the run adds `ceil(2^f / lambda^d)` parts, and in that
+    /// epoch each part is worth `lambda^d / 2^f` occurrences.
     ///
-    /// At the end of a run of g epochs, every counter is replaced by `floor(lambda^g * counter)`. A counter therefore
-    /// loses less than one part of `2^-f` per run to rounding, and the total loss is below [`DecayRule::epsilon`].
-    /// Rounding up the parts of an occurrence makes it count too high by less than `2^-f`.
+    /// At the end of a run of g epochs, every counter is replaced by `floor(lambda^g * counter)`. Rounding down makes a
+    /// counter too low by less than one part of `2^-f` in each run, and by less than [`DecayRule::epsilon`] in total.
+    /// Rounding up the parts of an occurrence makes that occurrence count too high by less than `2^-f`.
     Lasting {
         /// Decay factor of one epoch.
         lambda: f64,
@@ -57,10 +57,10 @@ impl DecayRule {
 
     /// Returns the greatest amount by which an estimate can be below the true frequency. It is 0 for the literal rule.
     ///
-    /// For the lasting rule, epsilon is the sum of the losses of all earlier runs, `2^-f (1 + lambda^g + lambda^2g +
-    /// ...) = 2^-f / (1 - lambda^g)`. This is between 1.4 and 3.5 parts (1 to 2 parts for lambda below 0.7), however
-    /// slow the decay is. If counters were rounded at each epoch, the loss would be `2^-f / (1 - lambda)`, which is
-    /// much greater for a slow decay.
+    /// For the lasting rule, the result is the sum of the losses of all earlier runs, `2^-f (1 + lambda^g + lambda^2g +
+    /// ...) = 2^-f / (1 - lambda^g)`. This is at most 3.5 parts of `2^-f`, however slow the decay is, because counters
+    /// are rounded only once per run. If they were rounded at each epoch, the loss would be `2^-f / (1 - lambda)`,
+    /// which is much greater for a slow decay.
     ///
     /// ```
     /// use firstseen_filter::DecayRule;

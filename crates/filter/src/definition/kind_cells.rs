@@ -1,7 +1,8 @@
 //! The properties of a definition's cells, whatever their kind. Each kind implements the trait [`KindCells`] in a file
 //! next to this one.
 //!
-//! Other crates call the methods of the trait and never match on kinds.
+//! Other crates call the methods of the trait instead of matching on kinds. An exception is `firstseen estimate`, which
+//! reads the sizes of kind `decaying` directly.
 //!
 //! This module does not depend on the list of kinds.
 

@@ -208,8 +208,8 @@ fn hit_in_block(block_cells: u64, hashes: u32) -> f64 {
 }
 
 /// Returns a lower bound of the number of blocks that keeps the rate at or below P. With fewer blocks, the rate would
-/// exceed P even if all blocks were equally full. The bound holds because `E[(X/B)^k] >= E[X/B]^k`, so that the
-/// [`fill`] must be at most `P^(1/k)`.
+/// exceed P even if all blocks were equally full. Blocks that fill unevenly only raise the rate, because `E[(X/B)^k] >=
+/// E[X/B]^k`. The mean share of set cells must therefore be at most `P^(1/k)` in any case.
 pub(super) fn blocks_at_least(block_cells: u64, events: f64, rate: f64, hashes: u32) -> u64 {
     let hit_by_event = -((-rate.powf(1.0 / f64::from(hashes))).ln_1p() / events).exp_m1();
     (hit_in_block(block_cells, hashes) / hit_by_event) as u64

@@ -5,6 +5,9 @@
 //! probability `2^-F`. No two entries have the same pair of buckets and the same fingerprint, because the later event
 //! would have been called a duplicate. The cases therefore exclude each other, and their probabilities add up. Fan et
 //! al. 2014, section 5.1, have `1 - (1 - 2^-f)^(2b)` instead, for buckets that may hold equal entries.
+//!
+//! The test `full_filters_err_as_often_as_the_formula_says` in `tests/all/cuckoo_sizes.rs` compares this formula with
+//! the measured rate of filters.
 
 use crate::rates::SizingError;
 use crate::{BucketShape, PRINT_BITS_MAX, PRINT_BITS_MIN};

@@ -83,9 +83,9 @@ pub fn x_of_k(phi: f64, fill: f64, hashes: u32, least_set: u32, rule: Rule) -> E
     }
 }
 
-/// Returns the probability that exactly `count` of k positions have one state and all other positions have another
-/// state. A single position has the first state with the probability `chance`, and the second state with the
-/// probability `other`.
+/// Returns the probability that exactly `count` of k positions are in one state and all other positions are in a second
+/// state. For a single position, `chance` is the probability of the first state, and `other` is that of the second
+/// state. The two probabilities need not add up to 1, because a position may be in a third state.
 fn of_positions(hashes: u32, count: u32, chance: f64, other: f64) -> f64 {
     choose(f64::from(hashes), count) * chance.powi(count as i32) * other.powi((hashes - count) as i32)
 }

@@ -22,11 +22,13 @@
 //! fills from empty has a lower rate, and Metwally et al. 2005, section 6.2, print such rates. The sizes in this module
 //! keep the **worst** rate under the target, so that the rate of a filter never exceeds it.
 //!
-//! The rates above assume that all arriving events are set. In fact an event that is called a duplicate sets nothing,
-//! so fewer events are set and the rates are upper bounds. For example, the bound is 0.442 % where a measurement finds
-//! 0.434 %. [`delivered_classic`] and [`delivered_blocked`] return the measured rates. They subtract only the events
-//! that the Q older generations call duplicates, because an event that the current generation calls a duplicate would
-//! not have set new bits anyway.
+//! [`SteadyRate::worst`] and [`SteadyRate::mean`] are upper bounds, because they assume that every arriving event is
+//! set. In fact an event that is called a duplicate sets nothing. For example, the bound is 0.442 % where a measurement
+//! finds 0.434 %.
+//!
+//! [`delivered_classic`] and [`delivered_blocked`] return the measured rates instead. They subtract only the events
+//! that the Q older generations call duplicates. An event that the current generation calls a duplicate has all its
+//! bits set there already, so it would not have set new bits anyway.
 
 use super::{
     Size, SizingError,

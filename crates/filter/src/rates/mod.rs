@@ -1,8 +1,11 @@
 //! False-positive rates of filters, and the sizes that keep the rate below a target.
 //!
-//! All functions of this module are pure formulas, and their documentation names their sources. The tests in
-//! `tests/all/rates.rs` compare each formula with a simulation. The rates refer to first tests: a rate is the
-//! probability that an event is called a duplicate although no cell was set for it.
+//! All functions of this module are pure formulas, and their documentation names their sources. The rates refer to
+//! first tests: a rate is the probability that an event is called a duplicate although no cell was set for it.
+//!
+//! The tests in `tests/all/rates.rs` compare the formulas with simulations or with numbers that the papers print. There
+//! are two exceptions. The formula of [`cuckoo`] is compared with real filters in `tests/all/cuckoo_sizes.rs`. The
+//! functions of [`growth`] have no tests of their own except the examples in their documentation.
 //!
 //! This module does not depend on cells, digests or the state of a filter.
 //!

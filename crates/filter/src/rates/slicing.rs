@@ -5,8 +5,7 @@
 //! that a lookup can visit. If the slices of one node are tested in a single visit, S is the number of nodes instead of
 //! the number of slices.
 //!
-//! This module does not depend on where a slice lives. S is the number of places that a lookup can visit. If the slices
-//! of one node are tested in a single visit, S is the number of nodes.
+//! This module does not depend on where a slice lives.
 
 use super::{
     mean::{GAUSS, for_each_load},
@@ -15,8 +14,10 @@ use super::{
 
 /// Returns the false-positive rate of a horizontal filter of m cells in S classic slices. The loads of the slices are
 /// binomial(n, 1/S), and the result is the mean of `plain::rate(m/S, k, load)` over these loads. It is slightly above
-/// the rate of the unsliced filter. Equation 4 of Koloniari et al. 2011 assumes a load of n/S in every slice. Slices
-/// with blocked layouts need no formula of their own, because slicing does not change the loads of the blocks.
+/// the rate of the unsliced filter. Equation 4 of Koloniari et al. 2011 gives a lower rate, because it assumes a load
+/// of n/S in every slice.
+///
+/// Slices with blocked layouts need no formula of their own, because slicing does not change the loads of the blocks.
 ///
 /// ```
 /// use firstseen_filter::rates::{plain, slicing};
@@ -109,15 +110,16 @@ fn over_pipeline(slices: u32, hashes: u32, fill: f64, cost: impl Fn(u32) -> f64)
 pub struct Visits {
     /// Number of slices visited by the test pass. Koloniari et al. 2011 count this pass only.
     pub test: f64,
-    /// Number of slices that are visited to test an event and to set it. The set pass of a distinct event visits every
-    /// slice that holds one of its cells. If the slice that finds the unset cell sets its own cells at once, the set
-    /// pass needs one visit less for each distinct event.
+    /// Number of slices that are visited to test an event and then to set it. Setting a distinct event visits every
+    /// slice that holds one of its cells. An implementation needs one visit less for each distinct event if the slice
+    /// that finds an unset cell sets its own cells during the test.
     pub test_and_set: f64,
 }
 
-/// Returns the mean number of [`visits`] per event of a stream whose n distinct events fill m cells from empty.
-/// `duplicates_share` is the share of lookups that are duplicates. A distinct event is tested at the fill at that time.
-/// A duplicate visits all slices that hold its cells (Koloniari et al. 2011, section 3.1).
+/// Returns the mean number of [`visits`] per event of a stream that fills m cells from empty with n distinct events.
+/// The parameter `duplicates_share` is the share of lookups that are duplicates. The visits of a distinct event depend
+/// on the fill of the filter when the event arrives. A duplicate visits all slices that hold its cells (Koloniari et
+/// al. 2011, section 3.1).
 ///
 /// ```
 /// use firstseen_filter::rates::slicing;

@@ -16,8 +16,9 @@
 //! cell is therefore set again `mu' = mu (1 - q)` times per window.
 //!
 //! The fill of the filter is the share of time in which a cell is alive. A cell stays alive until a whole window passes
-//! in which no event sets it, which takes `A = (e^mu' - 1) / mu'` windows on average. It is then empty for `1 / mu`
-//! windows. The fill is therefore `A / (A + 1/mu)`, which equals `1 - e^-mu` for q = 0.
+//! in which no event sets it, which takes `A = (e^mu' - 1) / mu'` windows on average. Afterwards it is empty for `1 /
+//! mu` windows on average, until the next event hits it. The fill is therefore `A / (A + 1/mu)`. If no event is taken
+//! for a duplicate (q = 0), this equals `1 - e^-mu`.
 
 use super::{
     Size, SizingError,

@@ -49,9 +49,10 @@ fn step(
     }
 }
 
-/// Streams `events` into a slice, with a pause of some units before each event, and checks a copy of this slice. After
-/// every third event, the function takes one run of cells from the slice. The copy is made of these runs, and must then
-/// answer as the slice does. When the copy receives the runs, it is `ahead_units` units ahead of the slice.
+/// Streams `events` into a slice, and checks that a copy of this slice gives the same answers. After every third event,
+/// the function reads one run of cells from the slice, and the copy is built from these runs. Before the copy receives
+/// a run, its clock is advanced to `ahead_units` units after the time at which the run was read. Each event comes with
+/// a pause, which is the number of units before it.
 fn copies(spec: &FilterSpec, events: &[(u16, u8)], run_bytes: usize, ahead_units: u64) {
     let definition = spec.resolve().unwrap();
     let (mut slice, secret) = (FilterSlice::build(&definition).unwrap(), FilterSecret::from_seed(1));

@@ -5,9 +5,10 @@ use crate::kind::{Lateness, Windows};
 use crate::timing::{Timers8, Timers16};
 use crate::{Unit, Window, WindowRule, duration};
 
-/// Default numbers of ticks of a window, for cells of 8 bits and of 16 bits. The more ticks a window has, the more
-/// exactly it ends: events are kept for at most two ticks too long, which is 1.6 % of the window with 8 bits.
+/// Default number of ticks of a window for cells of 8 bits. More ticks make the end of a window more exact, because
+/// events are kept for at most two ticks too long. With 128 ticks, this is 1.6 % of the window.
 const TICKS_8: u64 = 128;
+/// Default number of ticks of a window for cells of 16 bits.
 const TICKS_16: u64 = 16_384;
 /// Minimum number of ticks. With fewer ticks, events would be kept for more than 3 % of the window too long.
 const TICKS_MIN: u64 = 64;

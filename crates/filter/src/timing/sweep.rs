@@ -1,8 +1,9 @@
 //! The background sweep of timers, which clears expired codes before the wheel comes round to them.
 //!
-//! The sweep must clear each expired timer before the wheel reuses its code. If a timer is visited just before it
-//! expires, it is visited again one period later. All stored expiries therefore lie within `now - lateness - slack -
-//! period - 1 ..= now + span`. [`super::Timers::new`] ensures that this range is shorter than the wheel.
+//! The wheel of timers reuses the code of an expiry after one turn, so the sweep must clear each expired timer before
+//! that. In the worst case, a timer is visited just before it expires, and the next time one period later. All stored
+//! expiries therefore lie within `now - lateness - slack - period - 1 ..= now + span`. [`super::Timers::new`] ensures
+//! that this range is shorter than one turn of the wheel.
 
 use std::ops::Range;
 

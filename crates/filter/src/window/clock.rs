@@ -67,9 +67,9 @@ impl WindowClock {
         }
     }
 
-    /// Tells the clock that the time of day is `present_ms`, in milliseconds since 1970. The time of day counts when
-    /// the clock decides whether to confirm an event time. An event time near the time of day needs fewer other events
-    /// that confirm it, and an event time after the time of day needs more.
+    /// Tells the clock that the time of day is `present_ms`, in milliseconds since 1970. The clock uses the time of day
+    /// when it decides whether to accept an event time that is far ahead of the clock. An event time near the time of
+    /// day needs fewer confirming events. An event time that is later than the time of day needs more of them.
     pub fn show_present_ms(&mut self, present_ms: u64) {
         self.present_ms = self.present_ms.max(Some(present_ms));
     }
@@ -125,8 +125,9 @@ impl WindowClock {
         }
     }
 
-    /// Counts an event without placing it. The caller already knows its place, because the event has the same time as
-    /// the one before. The count is needed to find the share of doubtful events in a stream.
+    /// Counts an event whose place the caller already knows, because it has the same time as the event before. The
+    /// clock must still count the event, because it measures which share of all events in the stream has a doubtful
+    /// time.
     #[inline]
     pub fn pass(&mut self) {
         self.timed_events += 1;
@@ -296,8 +297,9 @@ impl WindowClock {
         self.borne.is_in_distance(time_ms) || self.borne.bear_out(time_ms, ahead_ms, self.present_ms)
     }
 
-    /// Returns how far apart the times of this stream are, if the stream has shown such a distance so far, or if its
-    /// next events show one. The clock calls this method whenever it doubts a time.
+    /// Returns the distance between the clocks of the producers of this stream, or `None` if the stream shows no such
+    /// distance. The distance is measured from the doubtful events so far, or from the next events if they are known.
+    /// The clock calls this method whenever it doubts an event time.
     fn distance_ms(&mut self, time_ms: u64, ahead_ms: &[u64]) -> Option<u64> {
         let disorder = self.disorder.get_or_insert_with(|| Box::new(Disorder::new()));
         let anchor_ms = self.borne.anchor();

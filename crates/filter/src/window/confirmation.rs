@@ -9,17 +9,20 @@
 //! confirmed, the anchor moves to that time, however far that is. Comparing a time with other events is cheap, because
 //! a comparison is needed only once per step of the stream's time.
 //!
-//! Broken events, whose times are wrong, can lead the clock astray only by a limited amount, the tolerance. The
-//! tolerance is the step, or the lateness if that is greater. To confirm a time, at least half of the next events must
-//! be at most one tolerance behind it. If fewer than half of the events are broken, at least one of these events is
-//! correct. The clock is therefore at most one tolerance ahead of the correct events. If the lateness is at least the
-//! step, correct events are still judged at their own times.
+//! Broken events are events whose times are wrong. They can move the clock ahead of the correct events by at most the
+//! tolerance, which is the step, or the lateness if that is greater. The reason is that a time is confirmed only if at
+//! least half of the next events are at most one tolerance behind it. If fewer than half of the events are broken, at
+//! least one of the confirming events is correct.
+//!
+//! If the lateness is at least the step, correct events are therefore still judged at their own times after the clock
+//! has followed a broken event.
 //!
 //! There is an exception for producers whose clocks are far apart. In such a stream, fewer than half of the next events
-//! may be near an event that is on time. One quarter of the events is then enough, if this quarter is spread over all
-//! events that are compared. The events of one broken clock are not spread in this way, and neither are a hundred
-//! broken events in a row. If the disorder is measured over more events, the step and the tolerance become wider
-//! (`disorder.rs`).
+//! may be near the time of an event that is on time. One quarter of the events is then enough, if this quarter is
+//! spread over all events that are compared. Events from a single broken clock are not spread in this way, and neither
+//! are a hundred broken events in a row.
+//!
+//! If the disorder of a stream is measured over more events, the step and the tolerance become wider (`disorder.rs`).
 //!
 //! The functions of this module are pure. Whatever the input is, the anchor moves only to confirmed times. The module
 //! works both with milliseconds and with units of a window, and the caller passes the time of day as a parameter.
@@ -60,9 +63,10 @@ impl TimeConfirmation {
         Self { step, tolerance, distance: 0, is_apart: false, anchor: None, free_to: None }
     }
 
-    /// Sets how far apart the times of this stream may be without being a sign of a broken clock. The value holds until
-    /// the next call, and the default is 0. Within this distance ahead of the anchor, events confirm each other, and
-    /// the clock may advance that far.
+    /// Sets the distance between the clocks of the producers of this stream. The distance is valid until the next call,
+    /// and is 0 by default. A time that is ahead of the anchor by no more than this distance is not a sign of a broken
+    /// clock. The clock may advance to such a time, and an event may confirm a time that is later than its own by up to
+    /// this distance.
     pub(super) fn widen(&mut self, distance: u64) {
         self.distance = distance;
         self.free_to = self.anchor.map(|anchor| anchor.saturating_add(self.step));
@@ -91,9 +95,10 @@ impl TimeConfirmation {
         self.is_free_after(0, time)
     }
 
-    /// Returns whether an event of `time` may advance the clock without a comparison, if the time `passed` has elapsed
-    /// since the anchor was set. In a stream that arrives steadily, event times have advanced by the same amount in the
-    /// meantime, however late the events arrive. The limit therefore moves forward by `passed`.
+    /// Returns whether an event of `time` may advance the clock without a comparison with other events. The parameter
+    /// `passed` is the time that has elapsed since the anchor was set. In a stream that arrives steadily, the event
+    /// times have advanced by the same amount in the meantime, however late the events arrive. The latest time that
+    /// needs no comparison is therefore moved forward by `passed`.
     #[inline]
     pub(super) fn is_free_after(&self, passed: u64, time: u64) -> bool {
         self.free_to.is_some_and(|free_to| time <= free_to.saturating_add(passed))
@@ -137,9 +142,9 @@ impl TimeConfirmation {
     /// Returns whether `time` is confirmed by the times of the following events and by the time of day, as far as these
     /// are known. If `time` is confirmed, the anchor moves to it.
     ///
-    /// If no following events are known, only the time of day can contradict `time`. If `time` is then more than one
-    /// step after the time of day, it needs as many confirming events as a comparison with a full set of following
-    /// events would require.
+    /// If no following events are known, `time` is confirmed unless it contradicts the time of day. A time that is more
+    /// than one step after the time of day is such a contradiction. To confirm it, half of [`AHEAD_EVENTS_MAX`]
+    /// following events must agree with it, even if fewer events are known.
     pub(super) fn bear_out(&mut self, time: u64, ahead: &[u64], present: Option<u64>) -> bool {
         let ahead = &ahead[..ahead.len().min(AHEAD_EVENTS_MAX)];
         let is_now = present.is_some_and(|present| self.is_near(time, present));
@@ -196,9 +201,9 @@ impl TimeConfirmation {
         time > present && !self.is_near(time, present)
     }
 
-    /// Returns whether other clocks confirm `time`. The function `is_said_from` tells whether enough of these clocks
-    /// have reached a given time. If they confirm it, the anchor moves to `time`, or as close to it as the other clocks
-    /// have come.
+    /// Returns whether the clocks of other nodes confirm `time`. The function `is_said_from` returns whether enough of
+    /// these clocks have reached a given time. If they have reached `time`, the anchor moves to `time`. If they have
+    /// only reached the earliest time that still confirms `time`, the anchor moves to that earlier time.
     pub(super) fn follow(&mut self, time: u64, is_said_from: impl Fn(u64) -> bool) -> bool {
         let anchor = [time, self.edge(time)].into_iter().find(|from| is_said_from(*from));
         anchor.into_iter().for_each(|anchor| self.trust(anchor));

@@ -1,9 +1,11 @@
 //! Measures how far apart the times of a stream are, from the times that its clock has doubted.
 //!
 //! The measurement distinguishes a broken clock from a stream whose producers have clocks that are far apart. A broken
-//! clock affects at most a hundredth of all events, either as single events or as a hundred events in a row. If at
-//! least a sixteenth of the last 4,096 events is doubtful, and these events are spread over most of the 4,096, the
-//! producers of the stream are far apart. The distance between these producers is then no sign of a broken clock.
+//! clock affects at most a hundredth of all events, either as single events or as a hundred events in a row.
+//!
+//! The clocks of producers count as far apart if at least a sixteenth of the last 4,096 events has a doubtful time, and
+//! if these events are spread over most of the 4,096. A time that is ahead by no more than the distance between these
+//! clocks is then not a sign of a broken clock.
 //!
 //! The measurement counts doubtful events in cells, which are runs of 512 consecutive events. A hundred doubtful events
 //! in a row lie in at most two cells. A broken clock can therefore not look like a stream whose producers are far
@@ -30,13 +32,13 @@ const DOUBTED_NEEDED: u16 = (CELLS * CELL_EVENTS / 16) as u16;
 /// Number of events for which a measured distance holds. Afterwards the stream must show it again.
 const HOLDS_EVENTS: u64 = 1 << 16;
 
-/// Maximum number of following events that a clock reads when it doubts a time. If the following events are known, the
-/// clock reads them to find how far apart the times of the stream are.
+/// Maximum number of following events that a clock reads when it doubts an event time. The clock reads them, if they
+/// are known, to measure how far apart the clocks of the producers are.
 pub const FORESEEN_EVENTS_MAX: usize = 4096;
 
-/// Minimum distance between two look-aheads, as a multiple of the number of events that a look-ahead reads. A
-/// look-ahead examines each of these events once more. The distance limits this additional cost to a quarter of the
-/// normal cost.
+/// Minimum number of events between two look-aheads, as a multiple of the number of events that a look-ahead reads. A
+/// look-ahead examines events that the clock will examine again later. With a multiple of 4, this additional work is at
+/// most a quarter of the normal work.
 const LOOK_SPACING: u64 = 4;
 
 /// Minimum number of following events in which enough cells can be filled.
@@ -110,8 +112,9 @@ impl Disorder {
         None
     }
 
-    /// Returns whether a look-ahead is due after event `event`, if `known` of the following events are known. The next
-    /// look-ahead is due when [`LOOK_SPACING`] times as many events have passed as the previous one has read.
+    /// Returns whether a look-ahead is due at event `event`, and schedules the next one if so. A look-ahead needs
+    /// enough following events, whose number is `known`. After a look-ahead that reads n events, the next one is due
+    /// [`LOOK_SPACING`] * n events later.
     pub(super) fn is_look_due(&mut self, event: u64, known: usize) -> bool {
         let is_due = known >= FORESEEN_EVENTS_MIN && event >= self.foreseen_until;
         if is_due {
@@ -150,8 +153,9 @@ fn power_of(distance: u64) -> usize {
 mod tests {
     use super::*;
 
-    /// Returns the distance that the measurement shows after `events` events. The function `doubted` returns for each
-    /// event how far it is ahead, or `None` if the event is not doubtful.
+    /// Returns the last distance that the measurement reports within a stream of `events` events. The function
+    /// `doubted` returns how far a given event is ahead of the anchor, or `None` if the time of that event is not
+    /// doubtful.
     fn shown(events: u64, doubted: impl Fn(u64) -> Option<u64>) -> Option<u64> {
         let mut disorder = Disorder::new();
         (0..events).filter_map(|event| disorder.note(event, doubted(event)?)).last()

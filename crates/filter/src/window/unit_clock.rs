@@ -1,9 +1,9 @@
 //! A clock in units of a window. It places events whose times were turned into units by a [`super::WindowClock`] on
 //! another node.
 //!
-//! A unit clock that receives the units of one window clock places every event as that window clock does. This also
-//! holds for several unit clocks that share the events of a window clock. A condition is that each unit clock also
-//! receives the information that confirmed the jumps of the window clock.
+//! A unit clock that receives all units of one window clock places every event exactly as that window clock does. The
+//! same holds if several unit clocks share the events of one window clock. For this, each unit clock must also receive
+//! the information by which the window clock confirmed times that were far ahead.
 //!
 //! This module does not depend on how long a unit is, or on which client sends which event.
 
@@ -30,14 +30,17 @@ pub struct Jump {
 /// Clock of a node that owns a part of a filter's events.
 ///
 /// Before each run of events, a producer sends the unit that its own clock shows ([`Self::catch_up`]). For each event
-/// it sends the unit that its clock shows at the event, and the unit of the event ([`Self::place`]). What a producer's
-/// clock shows is only a hint. If it is far ahead and not confirmed, this clock ignores it and places the event by the
-/// event's own unit.
+/// it sends the unit that its clock shows when the event occurs, and the unit of the event ([`Self::place`]).
 ///
-/// The time of day limits this clock ([`Self::show_present`]). A unit counts as confirmed if it is before the time of
-/// day by no more than `step_units` or the lateness. An earlier unit can still be more than a step ahead of the anchor,
-/// for example while old events are replayed. Only in this case does the clock call `is_said`. It passes a [`Jump`],
-/// and `is_said` tells whether enough other clocks have come as far.
+/// The unit that the clock of a producer shows is only a hint. If this unit is far ahead and not confirmed, the unit
+/// clock ignores it and places the event by the unit of the event alone.
+///
+/// The time of day limits how far this clock advances ([`Self::show_present`]). It also confirms a unit that is close
+/// to it: one that is earlier than the time of day by no more than `step_units` or the lateness.
+///
+/// A still earlier unit can nevertheless be more than a step ahead of the anchor, for example while old events are
+/// replayed. Only in this case does the clock call the function `is_said` with a [`Jump`]. The function returns whether
+/// enough of the other clocks have reached that unit.
 ///
 /// ```
 /// use firstseen_filter::{Jump, Placed, Stamp, UnitClock, UnitNumber, WindowRule};
@@ -94,13 +97,13 @@ impl UnitClock {
         }
     }
 
-    /// Tells the clock the time of day as a range of units. The time of day is in the first unit of `units` or later.
-    /// It is not known exactly, because the clocks of nodes may differ. The clock never advances beyond the last unit
-    /// of `units`.
+    /// Tells the clock the time of day. The time of day is given as a range of units, because the clocks of nodes may
+    /// differ. It is never before the first unit of `units`, and this clock never advances beyond the last unit of
+    /// `units`.
     ///
-    /// The parameter `counts` says whether the time of day alone still confirms units near it, without confirmation by
-    /// other clocks. While old events are replayed, this clock may be far behind the time of day, so the time of day is
-    /// no confirmation.
+    /// The parameter `counts` says whether the time of day alone confirms units near it. It must be `false` while old
+    /// events are replayed, because the recent events of other producers then show that the stream is still far from
+    /// the time of day.
     pub fn show_present(&mut self, units: RangeInclusive<UnitNumber>, counts: bool) {
         let (earliest, latest) = units.into_inner();
         // Before the first call the clock has no upper bound. Afterwards the time of day never goes back for this

@@ -50,8 +50,8 @@ struct Shape {
     has_gaps: bool,
 }
 
-/// Distance ahead of the clock beyond which a time must be confirmed, for a window of an hour. The clock may follow
-/// wrong times that are closer than this distance.
+/// Distance by which the time of an event may be ahead of the clock without confirmation, in a window of an hour. The
+/// clock may follow a wrong time within this distance, so the test streams contain no such wrong times.
 const NEAR_MS: u64 = 20 * 60_000;
 
 fn stream(dice: &mut Dice, events: u64, shape: Shape) -> Vec<Event> {
@@ -156,8 +156,9 @@ fn broken_times_change_no_verdict_of_others() {
     }
 }
 
-/// Checks wrong times that are only slightly ahead: by no more than a single event may be, or by less than the
-/// lateness. The clock may follow such times by that distance, but not further.
+/// Checks a stream in which each wrong time is slightly further ahead than the wrong time before. The clock may follow
+/// wrong times up to one tolerance, which is about the lateness, but it must never be further ahead of the correct
+/// events.
 #[test]
 fn times_that_are_nearly_right_lead_a_clock_by_one_tolerance_at_most() {
     for seed in 1..=40 {

@@ -1,5 +1,6 @@
-//! Checks that events get the same places in two ways: from a single clock for all events, and from several clocks that
-//! place units, where another clock has turned the times of the events into these units.
+//! Checks that two ways of placing events give the same places. In the first way, a single clock places all events by
+//! their times. In the second way, a clock turns the times of the events into units, and several other clocks place the
+//! events by these units.
 
 use crate::common::{Dice, config};
 use firstseen_filter::{Jump, Placed, Stamp, Unit, UnitClock, UnitNumber, WindowClock, WindowRule};

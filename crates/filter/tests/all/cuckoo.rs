@@ -1,5 +1,8 @@
 //! Compares the kind `cuckoo` with the model of identities and with the exact window. The verdicts must be equal for
 //! every event.
+//!
+//! The false-positive rate of the kind is tested in `cuckoo_sizes.rs`, by the test
+//! `full_filters_err_as_often_as_the_formula_says`.
 
 use crate::common::{Dice, digests, rule};
 use crate::cuckoo_model::{

@@ -42,8 +42,9 @@ fn print_bits(wanted: &Wanted, slot: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Creates a duplicate entry of `event`, which no filter would write. The entry of `other` in one of the buckets of
-/// `event` gets the fingerprint of `event`. Returns the bucket, or `None` if there is no such entry.
+/// Gives `event` a second entry, which no filter would write. To do so, the function looks for the entry of `other` in
+/// the two buckets of `event`, and replaces its fingerprint by that of `event`. Returns the bucket of the replaced
+/// entry, or `None` if neither bucket contains an entry of `other`.
 fn rename(run: &mut CellRun, wanted: &Wanted, event: u64, other: u64) -> Option<usize> {
     let names = [event, other_name_of(event, wanted.print_bits)].map(|name| (name >> wanted.print_bits) as usize);
     let print = |position: u64| (0..wanted.print_bits).map(move |bit| position >> bit & 1 != 0);
@@ -71,9 +72,10 @@ fn stash(run: &mut CellRun, wanted: &Wanted, place: usize, event: u64, stamp: St
     run.cells[start + 12..start + 14].copy_from_slice(&((event >> wanted.print_bits) as u16).to_le_bytes());
 }
 
-/// Returns a copy of a slice whose cells hold the events `others`, and the first of `events` twice. The first entry of
-/// that event has the first of `sightings`, and all other entries have the second. The result includes the buckets that
-/// hold the event. Returns `None` if the entry that should be replaced is not in one of these buckets.
+/// Returns a copy of a slice and a run of its cells, in which the first of `events` has two entries. The cells also
+/// hold the events `others`. The first entry of the first event is recorded with the first of `sightings`, and all
+/// other entries with the second. The result includes the buckets that hold the event. Returns `None` if the second
+/// entry cannot be created, because the entry that it replaces lies in another bucket.
 fn with_twin(
     wanted: Wanted,
     [others, events]: [&[u64]; 2],

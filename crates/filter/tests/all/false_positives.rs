@@ -1,4 +1,6 @@
-//! Checks that measured false-positive rates agree with the formulas, within a two-sided band of 99.9 %.
+//! Checks that the measured false-positive rates of kinds `bloom`, `timing` and `generations` agree with the formulas,
+//! within a two-sided band of 99.9 %. The rate of kind `cuckoo` is tested in `cuckoo_sizes.rs`
+//! (`full_filters_err_as_often_as_the_formula_says`).
 
 use crate::common::{LAYOUTS, bloom, digests, generations, rule, timing};
 use firstseen_filter::rates::blocked::{self, BlockRates};

@@ -99,15 +99,15 @@ fn pages_have_the_same_figures() {
     assert_says(
         "README.md",
         &format!(
-            "takes {exact:.0} bytes per event. By default, events may come late by an eighth of the window, which \
-             takes {late:.0}."
+            "takes {exact:.0} bytes per event, or {late:.0} if events may be late by an eighth of the window (the \
+             default)."
         ),
     );
     let map = EXACT_MAP.bytes_per_event;
     let redis = REDIS_KEY.bytes_per_event;
     assert_says(
         "README.md",
-        &format!("An exact map of digests takes {map} bytes per event, and a Redis key of 24 bytes takes {redis}."),
+        &format!("an exact map of digests takes {map} bytes per event, and a Redis key of 24 bytes takes {redis}."),
     );
     assert_says("docs/reference/performance.md", &format!("| Redis, `SET key 1 NX EX 3600` | 1,236 MiB | {redis} |"));
     assert_eq!((1236_u64 << 20).div_ceil(EVENTS), redis);
@@ -116,7 +116,7 @@ fn pages_have_the_same_figures() {
         "docs/reference/results/README.md",
         &format!("| an exact key in Redis | 0.003626 | | | {} |", 8 * redis),
     );
-    let measured = table("docs/reference/results/README.md", "| series | rate of false positives asked for |")
+    let measured = table("docs/reference/results/README.md", "| series | requested false-positive rate |")
         .into_iter()
         .find(|row| row[0] == "an exact map of digests")
         .unwrap();

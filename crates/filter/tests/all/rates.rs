@@ -1,5 +1,8 @@
-//! Compares every formula of the module `rates` with a reference. The reference is an independent simulation that
-//! shares only the definition with the formula, or the numbers that the papers print.
+//! Compares the formulas of the module `rates` with a reference. The reference is an independent simulation that shares
+//! only the definition with the formula, or the numbers that the papers print.
+//!
+//! Two formula modules are tested elsewhere: `cuckoo` in `cuckoo_sizes.rs`, and `growth` by the examples in its
+//! documentation.
 
 use firstseen_filter::rates::{
     SizingError, band,

@@ -238,7 +238,7 @@ fn a_layout_that_cannot_have_the_rate_says_what_it_would_take() {
     };
     for (kind, window) in [(Kind::Timing, "1h"), (Kind::Generations, "1h")] {
         let refused = sized(kind, window, 1, 1e-9, 1000).unwrap_err();
-        assert!(refused.contains("bytes an event") && refused.contains("classic"), "{refused}");
+        assert!(refused.contains("bytes per event") && refused.contains("classic"), "{refused}");
     }
     let within = FilterSpec {
         capacity_events: None,

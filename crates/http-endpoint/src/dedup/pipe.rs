@@ -1,7 +1,8 @@
 //! Connects the body of a request, which arrives asynchronously, with a thread that reads its bytes.
 //!
-//! At most [`FRAMES_MAX`] frames of a request body are buffered for the thread that reads them. If the body ends too
-//! early or pauses for too long, the thread still receives all bytes that arrived before it gets the error.
+//! At most [`FRAMES_MAX`] frames of a request body wait for the thread that reads them, so memory stays bounded. An
+//! error, such as a body that ends too early or pauses for too long, is delivered after the data: the thread first
+//! receives all bytes that arrived before the error.
 //!
 //! This module does not depend on records.
 

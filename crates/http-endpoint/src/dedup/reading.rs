@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use super::pipe::BodyReader;
 use super::query::DedupOptions;
 
-/// Maximum number of pieces that wait to be judged.
+/// Maximum number of parsed pieces that wait until the cluster decides their records.
 const PIECES_MAX: usize = 2;
 
 /// Consecutive records.

@@ -130,11 +130,11 @@ impl Passing {
     }
 }
 
-/// Clock of a stream: the greatest time of the records that were judged so far.
+/// Clock of a stream: the greatest time of all records that the cluster has decided so far.
 ///
-/// The clock is needed to recognise records that are older than the window. For such a record, the filter's verdict is
-/// not reliable: the cells that the filter finds set may belong to an equal record that is more than one window newer.
-/// Such a record is therefore called late instead of a duplicate.
+/// The clock is needed to recognise records that are older than the window. The verdict duplicate is not reliable for
+/// such a record, because the filter may have confused it with an equal record that is more than one window newer. The
+/// record is therefore reported as late instead of as a duplicate.
 struct BeyondWindow {
     window_ms: Option<u64>,
     clock_ms: u64,

@@ -1,7 +1,8 @@
 //! Requests verdicts for the records of a `dedup` stream, piece by piece, and sends the records that are first-seen.
 //!
-//! While the cluster judges one piece of a `dedup` stream, the next piece is read and parsed. Records that have been
-//! judged are sent to the client at once. If the stream fails later, the client has already received these records.
+//! The work on a `dedup` stream overlaps: while the cluster decides which records of one piece are duplicates, the next
+//! piece is already read and parsed. The first-seen records of a piece are sent to the client as soon as the cluster
+//! has decided them. If the stream fails later, the client has already received these records.
 
 use std::pin::Pin;
 use std::sync::Arc;

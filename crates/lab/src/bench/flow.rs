@@ -1,9 +1,10 @@
 //! Sends batches from one producer at the maximum rate, and measures the events per second.
 //!
-//! In this benchmark, new events have times that are spread evenly over most of the window, like the events of a log
-//! that is read a second time. If all new events had the same time, a filter of kind `generations` would reject most of
-//! them, because it has capacity for only a part of the events in each part of the window. Events that the filter
-//! already knows are sent with the present time.
+//! In this benchmark, the times of new events are spread evenly over most of the window, like those of a log that is
+//! read a second time. Filters of kind `generations` need this, because each part of the window has capacity for only a
+//! part of the events. If all new events had the same time, such a filter would reject most of them.
+//!
+//! Events that the filter already knows are sent with the present time.
 //!
 //! The measured rate is only meaningful if the answers are correct. The measurement therefore fails if an event does
 //! not get a definite verdict, or if too few events are reported as first-seen. The number of first-seen events must be
@@ -84,9 +85,9 @@ pub(super) async fn events_per_s(
 }
 
 /// Supply of times for the events of all callers. Several callers send batches at the same time, and each batch gets
-/// later times than all batches before it. If each caller had its own sequence of times, the events of a slow caller
-/// would be older than the events of the other callers. Its events would then be recorded in the wrong part of the
-/// window.
+/// later times than all batches before it. All callers share one sequence of times for this reason: with a separate
+/// sequence, the events of a slow caller would fall behind those of the other callers, and would be recorded in the
+/// wrong part of the window.
 struct Times {
     begin_ms: u64,
     span_ms: u64,

@@ -1,6 +1,6 @@
 //! Keys for the events of a benchmark. Each key has 16 bytes, and every fifth event repeats the key of an earlier
-//! event. All systems that are compared get the same keys. The number of distinct keys is known, so a benchmark can
-//! check the number of new events that a system reports.
+//! event. The number of distinct keys is known, so a benchmark can check how many events a system reports as new. All
+//! systems of a comparison get the same keys.
 
 /// Distance between repeats: one of this number of events repeats an earlier event.
 const REPEAT_EVERY: u64 = 5;

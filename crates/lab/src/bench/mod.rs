@@ -1,6 +1,6 @@
-//! `firstseen-lab bench` measures the speed of `firstseen` on this machine, and compares it with tools that are in use
-//! today. Systems that are compared are measured alternately in the same run, so that changes in the load of the
-//! machine affect all of them. The output contains only results that were measured in this run.
+//! `firstseen-lab bench` measures the speed of `firstseen` on this machine, and compares it with other tools that are
+//! in use today. All systems of a comparison are measured alternately in the same run, so that changes in the load of
+//! the machine affect all of them. The output contains only results of that run.
 
 mod calls;
 mod claims;

@@ -75,8 +75,8 @@ const fn whole(name: &'static str, flags: &'static [&'static str]) -> Mode {
 }
 
 /// Returns a mode of the benchmark [`COPIES`] in which the positions of an event are spread over several slices. The
-/// result of such a mode is compared with the result of the first mode of this type, in which slices have no additional
-/// copies and replies do not wait for all slices.
+/// result of the mode is compared with a base mode, which also spreads the positions over several slices. In the base
+/// mode, slices have no additional copies, and replies do not wait for all slices.
 const fn divided(name: &'static str, flags: &'static [&'static str]) -> Mode {
     Mode { name, flags, base: 2, divides: true }
 }

@@ -23,8 +23,8 @@ use super::{Figures, PageTable};
 const NODES: u32 = 3;
 /// Number of events in a batch while the filter is filled.
 const BATCH_EVENTS: u32 = 1024;
-/// Retry horizon of the filter: the time during which a client may retry a request. A new node can take over a slice
-/// only when it knows all replies of this period, so a short horizon shortens the measurement.
+/// Retry horizon of the filter: the time during which a client may retry a request. A node that takes over a slice must
+/// first know all replies of the last retry horizon. A short horizon therefore shortens the measurement.
 const RETRY_HORIZON: &str = "1s";
 
 /// Flags of `firstseen-lab bench moves`.

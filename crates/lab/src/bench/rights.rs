@@ -1,10 +1,9 @@
-//! `firstseen-lab bench rights` measures two effects of access control. The first is its cost, as the rate of events
-//! with and without access control. The second is the protection by quotas: how much the latency of a producer suffers
-//! while another producer sends ten times its quota.
+//! `firstseen-lab bench rights` measures two effects of access control. The first effect is its cost: the benchmark
+//! compares the rates of events with and without access control. The second effect is the protection by quotas: the
+//! benchmark measures how much the latency of one producer increases while another producer sends ten times its quota.
 //!
-//! The cost of access control and the effect of a quota are printed as ratios of two measurements. The two measurements
-//! of a ratio are made alternately in one run, over TLS. The benchmark fails if the producer that stays within its
-//! quota does not get a definite verdict for every event.
+//! Both effects are printed as ratios of two measurements, which are made alternately in one run, over TLS. The
+//! benchmark fails if the producer that stays within its quota does not get a definite verdict for every event.
 
 use std::io::{self, Write};
 use std::process::Command;

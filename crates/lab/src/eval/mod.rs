@@ -200,8 +200,8 @@ fn measure(
 }
 
 /// Returns the memory that a Redis server uses for one key, in bytes. The value is measured only if one of the
-/// experiments needs it. Returns `None` if it is not needed, if no Redis server is installed, or if the server does not
-/// respond. In the last case a message is printed.
+/// experiments needs it. Returns `None` if no experiment needs the value, if no Redis server is installed, or if the
+/// server does not respond. If the server does not respond, a message is printed.
 fn redis_key_bytes(experiments: &[&Experiment]) -> Option<f64> {
     if !experiments.iter().any(|experiment| experiment.name == OF_MEMORY) {
         return None;

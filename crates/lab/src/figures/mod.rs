@@ -1,8 +1,8 @@
 //! `firstseen-lab figures` measures the tables of the README and of docs/reference/performance.md again.
 //!
-//! The file docs/figures.json contains all tables of measurements that are shown on pages. Each table is stored with
-//! the command that measures it, the date of the measurement and the machine. On a page, a copy of the table stands
-//! between the comments `<!-- figures: NAME -->` and `<!-- end of figures -->`.
+//! The file docs/figures.json contains all tables of measurements that are shown on pages. For each table, the file
+//! also contains the command that measures it, the date of the measurement and the machine. A page contains a copy of
+//! the table, between the comments `<!-- figures: NAME -->` and `<!-- end of figures -->`.
 //!
 //! A run may measure only some of the tables. All other tables keep their values and their dates.
 

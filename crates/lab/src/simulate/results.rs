@@ -1,6 +1,6 @@
-//! Stores the result of each simulated seed as a line in a file. Later runs of the program append further lines. If a
-//! seed already has a complete line, its simulation is not run again, so an interrupted series of seeds can be
-//! continued.
+//! Stores the result of each simulated seed as a line in a file, so that an interrupted series of seeds can be
+//! continued. Later runs of the program append lines to the same file. A seed that already has a complete line is not
+//! simulated again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};

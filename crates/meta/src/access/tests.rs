@@ -202,7 +202,7 @@ fn filters_of_some_names_take_together_what_they_may() {
     let before = (cluster.state.map().clone(), cluster.state.secrets().clone());
     for refused in [cluster.ask(create("shop-3")), cluster.ask_by(administrator(), create("shop-3"))] {
         let refused = refused.unwrap_err().to_string();
-        assert!(refused.contains("`shop-*` may have 2 filters together, and would have 3"), "{refused}");
+        assert!(refused.contains("`shop-*` may have at most 2 filters together, and would have 3"), "{refused}");
     }
     assert_eq!((cluster.state.map(), cluster.state.secrets()), (&before.0, &before.1), "nothing has changed");
     cluster.ask(create("other-2")).unwrap();

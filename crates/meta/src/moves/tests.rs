@@ -120,8 +120,9 @@ fn what_is_told_of_a_move_that_was_given_up_is_not_of_the_next() {
     assert_eq!((asked(&cluster), record(&cluster).moves().count()), (vec![2, 2, 1, 2], 0));
 }
 
-/// Tests a move whose target node restarts before the slice has arrived: the node fetches the slice again. If an
-/// operator accepts the losses of the filter, the copies on both nodes count as complete.
+/// Tests a move whose target node restarts before the slice has arrived. After the restart, the node must fetch the
+/// slice again. If an operator accepts the losses of the filter during the move, the copies on both nodes must count as
+/// complete.
 #[test]
 fn an_arrival_survives_restarts_and_forgiving_settles_it() {
     let mut cluster = cluster(2, "vertical:4");

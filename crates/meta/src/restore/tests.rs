@@ -65,9 +65,9 @@ fn a_filter_comes_back_incomplete_and_under_another_name_until_it_has_its_cells(
     assert!((0..6).all(|slice| now.state.map.is_complete(record, slice)));
 }
 
-/// Tests which names the restored levels of a tree may have. The rights on a level are determined by the name of its
-/// tree. A level whose name does not begin with the name of the tree could give rights to another principal, so it must
-/// be rejected.
+/// Tests which names the restored levels of a filter tree may have. The rights on a level are found by the name of its
+/// tree, which must be the beginning of the level's name. If a level had another name, the rights of other principals
+/// could apply to it, so a backup with such a level must be rejected.
 #[test]
 fn levels_bear_the_name_of_their_tree_and_nobody_gets_a_reserved_one() {
     assert_eq!([check_name("clicks", "clicks", 0), check_name("clicks", "clicks@athens", 1)], [Ok(()), Ok(())]);

@@ -417,7 +417,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     /// Tests that the state depends only on the log. Two nodes apply the same commands. The second node starts from a
-    /// snapshot in the middle of the log and receives every command twice, but it must have the same map in the end.
+    /// snapshot in the middle of the log and receives every command twice, but its map must equal that of the first
+    /// node in the end.
+    ///
     /// The test also checks that numbers are never assigned twice, and that every new filter fits into the memory of
     /// the nodes.
     #[test]

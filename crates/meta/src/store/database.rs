@@ -5,10 +5,10 @@
 //! - With a file, no task of the runtime is blocked by the disk.
 //! - With memory, no thread is used.
 //!
-//! The database library stops working on a file after a failed write. If the write failed only because the disk was
-//! full, this module opens the file again, which restores the last synced state, and repeats the operation. An
-//! operation may therefore be executed twice, because a commit can fail after its changes have been written. All
-//! operations must have the same result in that case.
+//! A failed write makes the database library reject all further operations on the open file. If the write failed only
+//! because the disk was full, this module opens the file again, which restores the last synced state, and then repeats
+//! the operation. The failed write may have stored its changes before it failed. An operation may therefore be executed
+//! twice, and must have the same result in that case.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -82,8 +82,8 @@ pub enum StoreError {
 }
 
 /// Returns the advice for an operator when a stored value cannot be read. The advice must be safe even if the operator
-/// follows it on every node. For example, an advice to remove the database would destroy the cluster if the operator
-/// removed the database of every node.
+/// follows it on every node. For example, it must not tell the operator to remove the database, because removing the
+/// databases of all nodes would destroy the cluster.
 fn advice(reason: &CodecError) -> &'static str {
     match reason {
         CodecError::Version { .. } => {
@@ -264,9 +264,9 @@ impl Database {
         &self.inner.place
     }
 
-    /// Executes changes of the database as one atomic commit. When this method returns, the changes are on the disk.
-    /// After a failed write the changes may be executed a second time, so they must have the same result if they are
-    /// executed twice.
+    /// Executes changes of the database as one atomic commit. When this method returns, the changes are on the disk. If
+    /// a write fails because the disk is full, the changes may be executed a second time, so executing them twice must
+    /// have the same result as executing them once.
     pub(super) async fn write<F>(&self, changes: F) -> Result<(), StoreError>
     where
         F: Fn(&WriteTransaction) -> Result<(), redb::Error> + Send + Sync + 'static,

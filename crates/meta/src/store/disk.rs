@@ -50,10 +50,11 @@ impl MetaStorage {
         Ok((file, health))
     }
 
-    /// Checks whether bits of the file have changed on the disk. The database library verifies its checksums only after
-    /// a crash, so it would otherwise read damaged data. The check works on a copy of the file, because the library
-    /// repairs a damaged file by going back to an older state. In the original file, this would lose votes that were
-    /// cast since that state.
+    /// Checks whether bits of the file have changed on the disk. The check is necessary because the database library
+    /// verifies its checksums only after a crash, and would otherwise read damaged data.
+    ///
+    /// The check works on a copy of the file. If the library finds damage, it repairs the file by going back to an
+    /// older state. In the original file, such a repair would lose the votes that this node has cast since that state.
     ///
     /// # Errors
     /// Returns an error if the disk fails, if another process has the file open, or if the file is damaged.

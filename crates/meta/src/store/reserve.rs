@@ -1,7 +1,8 @@
-//! Reserves disk space for the database of the consensus. The space is occupied by a file. When the disk is full, for
-//! example because other programs have filled it, the file is removed, and the database can use its space. Before the
-//! database uses the space, the other parts of the node are notified, so that they stop using disk space. They are also
-//! notified if the space cannot be reserved.
+//! Reserves disk space for the database of the consensus, by a file that occupies the space. When the disk is full, for
+//! example because other programs have filled it, the file is removed so that the database can use its space.
+//!
+//! The other parts of the node must stop using disk space when the disk is full. They are notified before the database
+//! uses the reserved space, and also if the space cannot be reserved in the first place.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

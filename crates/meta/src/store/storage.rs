@@ -1,5 +1,5 @@
-//! The place where a node stores its consensus data: a file on disk, or memory in simulations. To inspect a file
-//! without changing it, a copy of the file in memory can be used.
+//! The place where a node stores its consensus data. A node uses a file on disk, and a simulation uses memory. A copy
+//! of the file in memory can also be opened, in order to inspect a file without changing it.
 
 use std::path::PathBuf;
 

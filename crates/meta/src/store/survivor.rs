@@ -2,8 +2,9 @@
 //! The state of the store can be replaced by the state of a new cluster, in which this node is the only voter. The
 //! replacement is written to the disk completely or not at all.
 //!
-//! The state that is read from the stopped node includes all entries of the node's log, even if it is unknown whether
-//! they were committed. It therefore contains every executed command that this node knows.
+//! The state that is read from the stopped node includes all entries of the node's log, even entries that may not have
+//! been committed. It therefore contains every command that the previous cluster has executed, as far as this node
+//! knows it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

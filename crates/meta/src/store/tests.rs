@@ -43,10 +43,11 @@ impl StoreBuilder<TypeConfig, LogStore, Machine, TempDir> for InFiles {
     }
 }
 
-/// Builds stores for openraft's test suite that simulate restarts of the process. Before every call of the log, the
-/// database is closed and opened again. A test therefore fails if an answer depends on a value that was not written.
-/// The database is stored in memory, because a real disk would take half a minute for so many syncs. The state machine
-/// stays open, because it rebuilds its state from the entries since its snapshot.
+/// Builds stores for openraft's test suite that simulate restarts of the process. The database is closed and opened
+/// again before every call of the log, so a test fails if an answer depends on a value that was not written. The state
+/// machine stays open, because it can rebuild its state from its snapshot and the later log entries.
+///
+/// The database is stored in memory. On a real disk, the many syncs would take half a minute.
 struct Restarting;
 
 impl StoreBuilder<TypeConfig, RestartingLog, Machine> for Restarting {

@@ -1,6 +1,6 @@
-//! Notification for the audit log that a principal has changed the cluster. It is prepared before the command is
-//! applied, and completed with the outcome afterwards. Changes that no principal requested, but that the cluster made
-//! on its own, are not reported.
+//! Notification for the audit log about a change that a principal has requested. The notification is prepared before
+//! the command is applied, and completed with the outcome afterwards. Changes that the cluster makes on its own are not
+//! reported.
 
 use firstseen_routing::ClusterId;
 

@@ -65,9 +65,12 @@ impl ConnectionSlots {
         }
     }
 
-    /// Registers a new connection and returns the number that it is known by. Cancelling `close` closes the connection.
-    /// The second value tells whether the oldest connection without a known role was closed because too many such
-    /// connections were open.
+    /// Registers a new connection, and returns a number that identifies the connection in later calls. The registry
+    /// closes the connection by cancelling `close`.
+    ///
+    /// The role of a new connection is unknown at first, and the number of connections with an unknown role is limited.
+    /// If this number exceeds its limit, the oldest of these connections is closed, and the second value of the result
+    /// is `true`.
     pub(super) fn come(&mut self, close: CancellationToken) -> (u64, bool) {
         let number = self.next;
         self.next += 1;
@@ -107,7 +110,8 @@ impl ConnectionSlots {
         seated
     }
 
-    /// Takes a slot for `party`. If no slot is free, an idle connection gives up its slot.
+    /// Takes a slot for `party`. If no slot is free, the function closes a connection that has been idle for long
+    /// enough, and uses the slot of that connection.
     fn take(&mut self, party: Party, now_ms: MonotonicMs) -> SlotOutcome {
         if self.places.take(party, 1) {
             return SlotOutcome::Here;
@@ -126,10 +130,11 @@ impl ConnectionSlots {
         if self.places.take(party, 1) { SlotOutcome::InsteadOfAnother } else { SlotOutcome::Nowhere }
     }
 
-    /// Notes that a call begins on a connection. If this is the first call of the connection, the connection moves to a
-    /// slot of `party`, because the kind of call shows which kind of client is connected. Returns the party whose slot
-    /// the connection uses, and how it received the slot. If the result is [`SlotOutcome::Nowhere`], the caller must close
-    /// the connection.
+    /// Registers the beginning of a call on a connection. The first call shows which kind of client is connected, so
+    /// the connection then moves to a slot of the corresponding party, `party`.
+    ///
+    /// Returns the party whose slot the connection uses, and how the connection received the slot. If the result is
+    /// [`SlotOutcome::Nowhere`], the connection has no slot and the caller must close it.
     pub(super) fn begin_call(&mut self, number: u64, party: Party, now_ms: MonotonicMs) -> (Party, SlotOutcome) {
         let seated = match self.occupants.get(&number) {
             None => self.seat(number, party, now_ms),

@@ -1,6 +1,7 @@
-//! A connection that closes itself when it no longer serves a purpose. The connection is closed if its peer does not
-//! send its first bytes in time, if the peer is silent for too long, or if another connection needs the slot. The
-//! connection checks these conditions even while it waits to read or write data, so a stalled peer cannot keep it open.
+//! A connection that closes itself in three situations: its peer does not send the first bytes in time, its peer sends
+//! nothing for too long, or another connection needs the slot that this connection uses. The connection checks for
+//! these situations even while it waits to read or write data. A stalled peer can therefore not keep the connection
+//! open.
 
 use std::io;
 use std::pin::Pin;

@@ -7,10 +7,12 @@ use firstseen_routing::{ClockSource, SlicedDefinition};
 use firstseen_wire::status::ErrorKind;
 use tonic::Status;
 
-/// Checks that a filter keeps its events long enough. The check applies to filters whose events receive their times
-/// from the clocks of the nodes. If the head node of an event changes, the clock of the new head node may be ahead of
-/// the clock that the event's time came from. Even by this faster clock, the cells of the event must not expire before
-/// the event's window has ended.
+/// Checks that a filter keeps its events long enough to tolerate different clocks. The check applies to filters whose
+/// events receive their times from the clocks of the nodes.
+///
+/// In such a filter, the head node of an event stamps the event with its own clock. If another node becomes the head
+/// node later, its clock may be ahead by up to `clock_skew_max_ms`. The cells of the event would then expire too early.
+/// The filter must therefore keep its events for at least the window plus `clock_skew_max_ms`.
 pub(super) fn keeps_for_other_clocks(
     name: &str,
     definition: &SlicedDefinition,

@@ -1,12 +1,14 @@
-//! Reports how far this node has come in retiring closed filters. A filter is closed when another filter has replaced
-//! it under the same name. For each closed filter, the node makes two reports to the consensus group. The first report
-//! says that none of the filter's events is in flight on this node any more. The second report says that all events of
-//! the filter have expired by this node's clocks and that its retry horizon has passed.
+//! Reports to the consensus group how far this node has come in retiring closed filters. A filter is closed when
+//! another filter has replaced it under the same name. The node makes two reports for each closed filter. The first
+//! report says that the node has no more events of the filter in flight. The second report says that the node no longer
+//! needs the filter at all.
 //!
-//! Before the second report, the node also waits for the retry horizon of the closed filter. During this time,
-//! producers may still repeat batches, and the replay guard of the closed filter holds the replies to these batches. A
-//! report names the incarnation of the node, a number that changes with every start, so the report does not apply to a
-//! later start.
+//! The second report has two conditions. All events of the closed filter must have expired according to this node's
+//! clocks. Afterwards, the retry horizon of the filter must have passed, because producers may still repeat batches
+//! until then, and the closed filter's replay guard holds the replies to these batches.
+//!
+//! Each report names the incarnation of the node, a number that changes with every start. A report from before a
+//! restart is therefore ignored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,9 +46,9 @@ impl Closing {
         Self { owners, clock, rules, expired_since: BTreeMap::new(), looked_at: None, wait: None }
     }
 
-    /// Returns how far the slice groups of a closed filter on this node have come towards their end. `Some(None)` means
-    /// that no slice of the filter is on this node, so the node has nothing to wait for. `None` means that the state of
-    /// the filter's slices on this node is unknown.
+    /// Returns how far this node has come in retiring the slice groups of a closed filter. `Some(None)` means that no
+    /// slice of the filter is on this node, so the node has no events to wait for. `None` means that the state of the
+    /// filter's slices on this node is unknown, so the node cannot make a report yet.
     async fn progress(&self, view: &View, filter: FilterId) -> Option<Option<Ending>> {
         let is_here =
             view.node().is_some_and(|node| view.map.filters.get(&filter).is_some_and(|record| record.is_on(node)));

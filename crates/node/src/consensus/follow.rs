@@ -1,6 +1,6 @@
 //! Creates the view that this node acts on. A view combines the newest cluster map, the set of nodes that are currently
-//! unreachable, and the state of the node's disk. A new view is created whenever one of them changes. Views are
-//! published in order, and a view is published only when all owner threads act on it.
+//! unreachable, and the state of the node's disk. The node creates a new view whenever one of these three parts
+//! changes. Views are published in order. Before a view is published, all owner threads have begun to act on it.
 //!
 //! A view lists this node as a member only if the cluster map contains the node's current incarnation, a number that
 //! changes with every start of the node.
@@ -92,10 +92,12 @@ impl Follower {
         }
     }
 
-    /// Makes this node count as restarted after its disk has recovered. This is necessary if the disk hung, or if the
-    /// other nodes continue without a copy on this node. The other nodes then treat the copies on this node like the
-    /// copies of a new process, so the copies fetch what they lack. The consensus group may decide to continue without
-    /// a copy only after the disk has recovered, so this method checks the condition whenever the disk works.
+    /// Makes this node count as restarted after a disk problem has ended. The other nodes then treat the copies of
+    /// slices on this node like the copies of a new process, so these copies fetch the events that they lack.
+    ///
+    /// This step is necessary in two situations: the disk of this node hung, or the other nodes continue without a copy
+    /// of a slice on this node. The consensus group may decide to continue without the copy after the disk has already
+    /// recovered. This method therefore checks the second situation repeatedly while the disk works.
     fn begin_anew_after(&self, view: &View, hung_in: &mut Option<Incarnation>) {
         let Some(Me { incarnation, .. }) = view.me else { return };
         if view.disk == DiskState::Hangs {

@@ -1,7 +1,12 @@
 //! Reports to the consensus group which slice groups this node should hold but cannot, so that the other nodes continue
-//! without them. A disk that stays full is a special case: the node could still hold its groups, but every event would
-//! wait for the disk. The node then reports only the groups of which other nodes have complete copies. A report names
-//! the node's incarnation, which changes with every start, so the report does not apply to a later start.
+//! without these groups.
+//!
+//! A disk that stays full is a special case. The node still holds its slice groups, but every event would have to wait
+//! for the disk. In this case, the node reports only the groups for which other nodes have complete copies, because the
+//! cluster can continue without the copies on this node.
+//!
+//! Each report names the incarnation of this node, a number that changes with every start. A report from before a
+//! restart is therefore ignored.
 
 use firstseen_meta::{Change, Identity, MetaError};
 use firstseen_routing::NodeId;

@@ -1,5 +1,6 @@
-//! Reports to the consensus group which nodes this node cannot reach, and which of them it can reach again. A report
-//! names the incarnation of the other node, so it does not apply to a process that was started there later.
+//! Reports to the consensus group which other nodes this node cannot reach, and which of them it can reach again. A
+//! report names the incarnation of the unreachable node, a number that changes with every start. If that node has
+//! restarted in the meantime, the report does not apply to its new process.
 
 use std::collections::BTreeMap;
 

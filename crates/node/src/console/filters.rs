@@ -138,10 +138,12 @@ fn verdicts(counted: &[Counted<'_>], is_former: bool) -> Verdicts {
     }
 }
 
-/// Returns two rates at which a tree level queries its parent level, in events per second. The first rate counts the
-/// events that the parent reported as new or left undecided. The second rate counts the events that the parent reported
-/// as duplicates. The parent counts the same events in its own metrics, so a caller that adds up both levels must
-/// subtract them.
+/// Returns the rates at which a tree level receives verdicts from its parent level, in events per second. The first
+/// rate counts the events that the parent level reported as new or left undecided. The second rate counts the events
+/// that the parent level reported as duplicates.
+///
+/// Both levels count a verdict for each of these events. A caller that adds up the verdicts of several levels must
+/// therefore subtract these rates from the sum.
 pub(super) fn climbed_per_s(said: &RecentSamples, id: FilterId, record: &FilterRecord) -> [f64; 2] {
     let mut rates = [0.0; 2];
     for counted in record.nodes().iter().filter_map(|node| said.filter(*node, id.0)) {

@@ -57,9 +57,9 @@ pub(super) fn gather(known: &Known<'_>, work: &mut Work, now_s: u64) -> Overview
     }
 }
 
-/// Corrects the total number of verdicts for events that were counted twice. If a tree level passes an event to its
-/// parent level, both levels count a verdict for that event. This function therefore subtracts the event once from the
-/// sum.
+/// Removes events of filter trees that were counted twice from a sum of verdicts. If a tree level cannot decide an
+/// event, it asks its parent level, and both levels then count a verdict for this event. This function therefore
+/// subtracts the verdicts that tree levels received from their parent levels.
 fn without_climbs(sum: Verdicts, filters: &[(FilterId, &FilterRecord)], said: &RecentSamples) -> Verdicts {
     let climbed = filters.iter().map(|(id, record)| filters::climbed_per_s(said, *id, record));
     let [new, again] =

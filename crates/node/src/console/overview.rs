@@ -128,9 +128,9 @@ pub struct Undecided {
     pub per_s: Option<f64>,
     /// Number of events since the nodes were started.
     pub events: u64,
-    /// Whether the reason is harmless, which means that it does not indicate a problem of the cluster. For example, it
-    /// is harmless if an event is undecided because another consumer has claimed it, or because the caller must repeat
-    /// its request with a newer cluster map.
+    /// Whether this reason is harmless, which means that it does not indicate a problem of the cluster. For example,
+    /// the reason is harmless if another consumer has claimed the event, or if the caller must repeat its request with
+    /// a newer cluster map.
     pub harmless: bool,
 }
 
@@ -187,8 +187,9 @@ pub struct NodeLine {
     pub slices: u64,
     /// Events per second that it answers.
     pub events_per_s: Option<f64>,
-    /// Maximum remaining time for which former head nodes may still have claims on events that this node can now grant
-    /// claims on, in milliseconds. `None` means that this time is unknown.
+    /// Maximum time for which claims that other nodes granted may still be active without this node knowing them, in
+    /// milliseconds. Such claims exist when this node has become the head node of events, and the previous head node
+    /// had granted claims on these events. `None` means that this time is unknown.
     pub claims_unsure_ms: Option<u64>,
 }
 

@@ -1,6 +1,6 @@
 //! The threads that serve the connections of the Redis endpoint or the HTTP endpoint. Each thread has its own async
-//! runtime and its own clients of the cluster, so it needs no other endpoint thread to process a request. The only
-//! other thread that a request wakes is the owner thread of its slice.
+//! runtime and its own clients of the cluster. An endpoint thread can therefore process a request without waking other
+//! endpoint threads, and only wakes the owner threads that decide the events.
 
 use std::thread::{Builder, available_parallelism};
 
@@ -34,10 +34,11 @@ impl EndpointThreads<'_> {
     /// Starts the threads and returns the channels through which they receive connections. Returns `None` if the
     /// endpoint closes first.
     ///
-    /// `make` is called once for each thread, with the argument `true` for the first thread. It returns a closure that
-    /// runs on the new thread and connects to the cluster. The closure's result contains the channel through which the
-    /// thread receives connections, and the future that serves these connections. If the endpoint closes before that,
-    /// the closure returns `None`.
+    /// The caller supplies the work of the threads through `make`, which is called once for each thread, with the
+    /// argument `true` for the first thread. It returns a closure that runs on the new thread and connects to the
+    /// cluster. The closure returns two values: the channel through which the thread receives connections, and the
+    /// future that serves these connections. The closure returns `None` if the endpoint closes before the thread has
+    /// connected to the cluster.
     pub(crate) async fn start<Begin, Make, Serving>(
         &self,
         make: impl Fn(bool) -> Begin,

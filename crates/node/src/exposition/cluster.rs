@@ -1,6 +1,6 @@
 //! Metrics that describe the whole cluster, according to this node's version of the cluster map. There are a few series
 //! for each node and about a dozen series for each filter, regardless of the filter's number of slices. Every node
-//! exposes these metrics, so it is enough to scrape one node, even if that node has no slice of a filter.
+//! exposes the metrics of all nodes and filters, so a scrape of a single node is enough to monitor the cluster.
 
 use firstseen_filter::Window;
 use firstseen_routing::{Closed, ClusterMap, FilterRecord, SliceOwner};

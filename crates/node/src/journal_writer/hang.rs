@@ -1,10 +1,12 @@
-//! Watches the disks of a node, one with the journal and one with the consensus log, which may be the same disk. A disk
-//! counts as hanging when a single write or sync has been in progress for too long. The limit is [`PERIODS`] times the
-//! time after which a node counts as unreachable, but at least [`PATIENCE_MIN`]. After a hang, the disk counts as
-//! working again when no operation has reached the limit for twice that time.
+//! Watches the disks of a node and detects when they hang or stay full. The node has one disk with the journal and one
+//! with the consensus log, which may be the same disk.
 //!
-//! A full disk is judged with the same time limit as a disk that hangs. A shortage of space that ends soon is ignored.
-//! The disk counts as permanently full only when it has had no room for as long as the limit.
+//! A disk counts as hanging when a single write or sync takes longer than a limit. The limit is [`PERIODS`] times the
+//! time after which a node counts as unreachable, but at least [`PATIENCE_MIN`]. The disk counts as working again when
+//! no write or sync has exceeded the limit for twice the limit's duration.
+//!
+//! The same limit decides when a full disk becomes a problem. A shortage of space that ends within the limit has no
+//! consequences. The disk counts as permanently full only when it has had no free space for longer than the limit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +40,8 @@ pub(crate) fn patience(unreachable_after: Duration) -> Duration {
     (unreachable_after * PERIODS).max(PATIENCE_MIN)
 }
 
-/// Watches the disk of `keeper`. Its writes may take up to `patience`.
+/// Watches the disk of the journal writer `keeper`. A write or sync counts as hanging if it takes longer than
+/// `patience`.
 pub(crate) async fn look_after(keeper: Arc<JournalWriter>, patience: Duration) {
     let mut looks = Looks::default();
     let mut full_looks = Looks::default();

@@ -14,8 +14,8 @@ use super::{JournalWriter, Note, WRITE_BYTES};
 /// Pause between two attempts to write to a full disk.
 const FULL_PAUSE: Duration = Duration::from_millis(200);
 
-/// Writes the records that the keeper accepts, until `stopping` is cancelled. All records that were accepted before
-/// that are still written.
+/// Writes the records that the journal writer accepts, until `stopping` is cancelled. Records that were accepted before
+/// the cancellation are still written.
 pub(crate) async fn write(keeper: Arc<JournalWriter>, stopping: CancellationToken) {
     let _ending = EndOfWriter(keeper.clone());
     let mut writer = Writer { keeper: keeper.clone(), journal: None, bases: SegmentRetention::default() };
@@ -84,7 +84,7 @@ impl Writer {
         }
     }
 
-    /// Writes and syncs the records that the keeper has accepted so far.
+    /// Writes and syncs the records that the journal writer has accepted so far.
     async fn write_all(&mut self, stopping: &CancellationToken) -> io::Result<()> {
         let (notes, taken) = {
             let mut waiting = self.keeper.waiting();

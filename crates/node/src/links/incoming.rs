@@ -334,9 +334,13 @@ impl Receiver {
         let _ = begun.send(Begun { stream: self.streams, acks });
     }
 
-    /// Processes a frame that was received on a link. Returns `false` if the owner thread that should process the frame
-    /// has panicked. In that case, the link has already counted the message as processed, although no owner has
-    /// received it. The caller must therefore send no further acknowledgement to the peer on any stream.
+    /// Processes a frame that was received on a link. A frame contains a message, which is passed to the owner thread
+    /// that it is intended for. Returns `false` if this owner thread has panicked and therefore cannot receive the
+    /// message.
+    ///
+    /// After `false`, the caller must not send any further acknowledgement on this link. The link has already counted
+    /// the message as processed, so an acknowledgement would tell the peer that the message arrived, although no owner
+    /// has received it.
     async fn frame(&mut self, stream: u64, number: u64, content: Content) -> bool {
         let Some((_, acks)) = self.stream.as_ref().filter(|(newest, _)| *newest == stream) else { return true };
         let Some(link) = &mut self.link else { return true };

@@ -36,9 +36,11 @@ use crate::owner::Work;
 use crate::view::Me;
 
 /// Shortest pause before the link connects again after its connection was broken. The pause doubles with each failed
-/// attempt, up to [`PAUSE_MAX`]. As long as the peer does not count as unreachable, the pause is also limited to an
-/// eighth of the time after which the peer would count as unreachable. The link therefore makes several attempts before
-/// that happens.
+/// attempt, up to [`PAUSE_MAX`].
+///
+/// While the peer does not count as unreachable yet, the pause has another upper bound: an eighth of the time after
+/// which the peer would count as unreachable. The link therefore makes several attempts before the peer counts as
+/// unreachable.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// Minimum interval between two checks whether the peer is silent.
 const LOOK_MIN: Duration = Duration::from_millis(10);

@@ -1,6 +1,6 @@
-//! Counts how long batches took, for the latencies that the console shows. The histograms of the Prometheus library
-//! cannot be used for this purpose, because they can only be exported and a program cannot read their values. A batch
-//! is counted without a lock.
+//! Counts how long batches took, for the latencies that the console shows. This module replaces the histograms of the
+//! Prometheus library, because those can only be exported, and a program cannot read their values. Counting a batch
+//! requires no lock, so threads do not wait for each other here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -13,9 +13,9 @@ use firstseen_routing::{Command, NodeId, PeerBody, PeerMessage};
 
 use crate::group_key::GroupKey;
 
-/// Maximum memory of the commands of one owner that wait for the disk, in bytes. Above this limit, the owner accepts no
-/// more lookups from producers or other nodes. Batches that record events need no such limit, because they are rejected
-/// when too many records wait for the disk.
+/// Maximum memory of the commands of one owner that wait for the disk, in bytes. If the waiting commands use more
+/// memory than this, the owner rejects new lookups from producers and other nodes. The limit concerns lookups only,
+/// because another check already rejects batches that record events when too many journal records wait for the disk.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 
 /// Estimated memory of one command without its events, and of one event of a command including its positions, in bytes.

@@ -20,9 +20,9 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// Sends a message to node `to` by calling `link`, which returns the message if the link has no room for it. If
-    /// other messages to the same node are already waiting, the new message waits behind them, so that messages to a
-    /// node stay in order.
+    /// Sends a message to node `to` through the link to that node. `link` is a function that passes a message to the
+    /// link, and returns the message if the link has no room for it. The messages to a node must stay in order. If
+    /// earlier messages to the node are already waiting for room, the new message therefore waits behind them.
     pub(super) fn send(
         &mut self,
         to: NodeId,

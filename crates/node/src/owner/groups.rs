@@ -44,9 +44,9 @@ const CLAIMS_BYTES_MIN: u64 = 64 << 10;
 /// group may always have one batch in flight.
 const INFLIGHT_EVENTS_MAX: usize = 1 << 20;
 
-/// Maximum number of missed events that this node stores for another node that is down. When the other node is up
-/// again, it receives these events. The limit applies to each down node, for all slice groups together. A missed event
-/// takes about 100 bytes.
+/// Maximum number of missed events that this node stores for another node that is down. A missed event is an event that
+/// the other node should have recorded, and that it receives when it is up again. The limit applies to each down node,
+/// for all slice groups together. A missed event takes about 100 bytes.
 const MISSED_EVENTS_MAX: usize = 1 << 20;
 
 /// The slice groups of one owner.
@@ -71,9 +71,10 @@ pub(crate) struct Groups {
     restored: BTreeSet<GroupKey>,
     /// The start of this node that the owners act on.
     start: Option<Incarnation>,
-    /// The incarnation of this node in which the owner stopped serving slice groups because of a problem with the disk.
-    /// If the disk hung, the owner stopped serving all groups with a journal. If the disk stayed full, it stopped
-    /// serving some of these groups.
+    /// The incarnation in which this node had its newest problem with the disk. While the node still has this
+    /// incarnation, the owner does not serve the affected slice groups. After a hang of the disk, these are all groups
+    /// with a journal. After the disk was permanently full, these are the groups that the other nodes continue without
+    /// this node.
     given_up_in: Option<Incarnation>,
     /// Slice groups that no longer belong to this node but still have in-flight events.
     leaving: BTreeSet<GroupKey>,
@@ -244,9 +245,10 @@ impl Groups {
         catching_up.len()
     }
 
-    /// Stops serving slice groups if the disk has a problem. If the disk hangs, this affects all groups that have a
-    /// journal. If the disk stays full, it affects only the groups that the other nodes continue without this node. The
-    /// owner serves the groups again when the disk has recovered and the node counts as restarted.
+    /// Stops serving slice groups if the disk has a problem. If the disk hangs, the owner stops serving all groups that
+    /// have a journal. If the disk stays full, it stops serving only those groups that the other nodes continue without
+    /// this node. The owner serves the stopped groups again when the disk has recovered and the node counts as
+    /// restarted.
     fn mind_disk(&mut self, view: &View, now: Moment, commands: &mut Vec<Command>) {
         let Some(me) = view.me else { return };
         if view.disk != DiskState::Hangs && self.given_up_in.is_some_and(|start| start != me.incarnation) {
@@ -409,9 +411,10 @@ impl Groups {
         self.gather(key, commands, |group| group.climbed(climbed, now));
     }
 
-    /// Returns whether the disk prevents a slice group from accepting events. Events that must be recorded (`records`)
-    /// are not accepted while the disk is full or slow. Other events, such as lookups, are rejected only while too many
-    /// commands wait for the disk.
+    /// Returns whether a slice group must reject events because of the disk. `records` tells whether the events are to
+    /// be recorded. Such events are rejected while the disk is full or slow, because their records could not be written
+    /// in time. Lookups write no records, so they are rejected only while too many commands of the owner wait for the
+    /// disk.
     pub(super) fn is_disk_held_up(&self, key: GroupKey, records: bool) -> bool {
         records && self.kept.is_held_up(key) || self.kept.is_full(key)
     }

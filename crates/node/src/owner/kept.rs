@@ -41,10 +41,12 @@ struct GroupJournal {
     durability: Durability,
     /// Number of records that the journal contained when the group last wrote a record.
     last: u64,
-    /// Number of records in the journal just after it received the first record of this group. Until all these records
-    /// are on the disk, the group sends no reply and no message, whatever durability the filter has. Without that first
-    /// record, a restart would find no trace of the group. It would then treat the group's data as lost, and its slices
-    /// as incomplete for a whole window.
+    /// Number of records in the journal just after it received the first record of this group. The group sends no reply
+    /// and no message until all these records are on the disk, regardless of the durability of the filter.
+    ///
+    /// The reason is that the first record tells a restarted node that the group existed. If it were missing after a
+    /// restart, the node would assume that the group's data is lost. The slices of the group would then count as
+    /// incomplete for a whole window.
     beginning: u64,
     /// Progress of the current checkpoint.
     cursor: Option<CheckpointCursor>,
@@ -62,10 +64,11 @@ pub(super) struct GroupJournals {
     groups: BTreeMap<GroupKey, GroupJournal>,
     /// Commands that wait until records are synced.
     held: AwaitingDisk,
-    /// Slice groups that the owner does not serve because their disk hangs or is full, or did so earlier. Replies and
-    /// messages of these groups are not sent until the node counts as restarted, even if the disk has recovered before.
+    /// Slice groups that the owner stopped serving because their disk hung or stayed full. The owner serves these
+    /// groups again when the node counts as restarted, not as soon as the disk has recovered. Until the node counts as
+    /// restarted, no replies and messages of these groups are sent.
     given_up: BTreeSet<GroupKey>,
-    /// Size of the cells of these groups that was last reported to the journal's keeper, in bytes.
+    /// Size of the cells of these groups that was last reported to the journal writer, in bytes.
     cells_bytes: u64,
 }
 
@@ -200,9 +203,9 @@ impl GroupJournals {
         }
     }
 
-    /// Stops serving the given slice groups. Replies of these groups that wait for the disk become "unknown" at once,
-    /// and no further reply or message of these groups is sent until the node counts as restarted. Returns those of the
-    /// groups that were served until now.
+    /// Stops serving the given slice groups. Replies of these groups that already wait for the disk are replaced by the
+    /// reply "unknown" at once. No further reply or message of the groups is sent until the node counts as restarted.
+    /// Returns the groups that were still served before this call.
     pub(super) fn give_up(&mut self, mut groups: Vec<GroupKey>, commands: &mut Vec<Command>) -> Vec<GroupKey> {
         groups.retain(|key| self.given_up.insert(*key));
         if !groups.is_empty() {
@@ -251,9 +254,10 @@ impl GroupJournals {
         self.held.is_empty()
     }
 
-    /// Continues the checkpoint of one slice group, or begins one if it is due. A checkpoint is due when the journal
-    /// has grown enough since the group's last checkpoint. It is also due when `is_complete` reports for the first time
-    /// that the group is complete, because the last checkpoint still marks the group as incomplete.
+    /// Continues the checkpoint that is in progress, or begins the checkpoint of a slice group for which one is due.
+    /// There are two reasons why a checkpoint can be due. Either the journal has grown enough since the last checkpoint
+    /// of the group, or `is_complete` returns another value for the group than the last checkpoint contains. For
+    /// example, the group has become complete since then.
     pub(super) fn checkpoint(
         &mut self,
         owners: &BTreeMap<GroupKey, GroupOwner>,

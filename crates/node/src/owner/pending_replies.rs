@@ -1,7 +1,7 @@
-//! The table of pending replies of an owner, which the code calls a *desk*. The table assigns a number (`reply_to`) to
-//! each caller that waits for a reply. The state machines of the owner use only this number, and know nothing else
-//! about the caller. An entry is removed when the reply arrives or when the caller's deadline has passed. In the second
-//! case, the caller receives the reply "unknown".
+//! The table of callers that wait for a reply of an owner. The table assigns a number (`reply_to`) to each waiting
+//! caller, and the state machines of the owner know the caller only by this number. The entry of a caller is removed
+//! when the reply arrives. If no reply arrives before the caller's deadline, the table removes the entry, and the
+//! caller receives the reply "unknown".
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,9 +9,10 @@ use firstseen_routing::{EarlyDuplicates, GroupReply, MonotonicMs};
 
 use crate::reply_queues::RunPlace;
 
-/// Time for which an entry stays in the table after its deadline, in milliseconds. During this time, the state machine
-/// that processes the request can still notice that the deadline has passed, and can reply to the caller itself. Only
-/// if it does not reply, the table replies "unknown".
+/// Time for which an entry stays in the table after the caller's deadline, in milliseconds. The state machine that
+/// processes the request also checks the deadline, and replies to the caller when the deadline has passed. This extra
+/// time lets the reply of the state machine arrive first. If the state machine does not reply within this time, the
+/// table replies "unknown".
 const GRACE_MS: u64 = 1000;
 
 /// The pending replies, by the number that the state machines use for each of them.

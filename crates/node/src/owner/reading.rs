@@ -24,9 +24,9 @@ struct Progress {
     /// Whether an event was dropped for lack of room since the last complete checkpoint began. The group then lacks
     /// this event.
     lacks_events: bool,
-    /// Whether an event was dropped for lack of room since the newest checkpoint began. Events that were dropped
-    /// earlier do not count, because the checkpoint of a complete group contains all events that were recorded before
-    /// the checkpoint began.
+    /// Whether an event was dropped for lack of room since the newest checkpoint began. Events that were dropped before
+    /// this checkpoint do not matter. The checkpoint of a complete group contains all earlier events, so a dropped
+    /// event is restored from the checkpoint.
     lacks_events_since_begun: bool,
 }
 

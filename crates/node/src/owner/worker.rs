@@ -39,14 +39,14 @@ const WORK_AT_ONCE: usize = 256;
 /// split, so the last item of a round may exceed this number.
 const EVENTS_AT_ONCE_MAX: u64 = 1 << 14;
 
-/// Maximum number of times per round that a busy owner yields the processor before it sends its messages. While the
-/// owner yields, other threads can run and may bring more work, whose messages are then sent together with those of the
-/// round.
+/// Maximum number of times that a busy owner yields the processor in one round of work. The owner yields before it
+/// sends the messages of the round, because other threads may then bring more work. The messages for that work are sent
+/// together with the messages of the round, which is cheaper than sending them separately.
 const YIELDS_MAX: usize = 2;
 
-/// Minimum number of events in a round before the owner yields the processor. If the machine also runs other programs,
-/// yielding can take milliseconds. This delay is short compared with the processing of many events, but it would be
-/// long for a round with a single call.
+/// Minimum number of events that a round must contain before the owner yields the processor. If other programs run on
+/// the machine, the owner may have to wait milliseconds until it runs again. Such a delay is short compared with the
+/// time that many events take, but it would delay a round with a single call considerably.
 const YIELD_EVENTS_MIN: u64 = 256;
 
 /// The parts from which an owner is created.
@@ -262,9 +262,9 @@ impl Worker {
         self.groups.receive(from, message, now, &mut self.commands);
     }
 
-    /// Rejects a message on behalf of its receiver, because the message could not be encoded or decoded. The head node
-    /// of the message's events receives a negative result and stops waiting for them. This node may itself be the head
-    /// node.
+    /// Rejects a message that could not be encoded or decoded, on behalf of its receiver. The head node that decides
+    /// the events of the message receives a negative result, so that it stops waiting for the message's receiver. If
+    /// this node is itself the head node, the result is passed to its own slice group.
     fn refused(&mut self, sender: NodeId, receiver: NodeId, message: PeerMessage, now: Moment) {
         for command in refuse(sender, message, Reason::Invalid) {
             match command {
@@ -371,8 +371,9 @@ impl Worker {
         }
     }
 
-    /// Reports a record that must be stored although its slice group has no journal. This can happen only through a
-    /// programming error. Replies after this record would promise that data is stored that does not exist on the disk.
+    /// Reports that a slice group without a journal has produced a record that must be stored. Only a programming error
+    /// can cause this. The error is serious, because the replies that follow the record promise that the data is on the
+    /// disk, although the data was never written.
     fn find_no_journal(&self, record: &Record) {
         let Record { filter, group, .. } = record;
         debug_assert!(false, "group {group} of filter {filter} has a record to persist, but no journal");
@@ -396,9 +397,9 @@ impl Worker {
         self.groups.climbed(key, &climbed, now, &mut self.commands);
     }
 
-    /// Returns the current time for the slice groups, and checks whether the lease of the node is still valid. The
-    /// lease is checked with the time of day that the clock of the machine shows. For all other purposes, the slice
-    /// groups receive the time of day that the node believes to be correct after a comparison with other nodes.
+    /// Returns the current time for the slice groups, and tells the slice groups whether the node has a valid lease.
+    /// The lease is checked with the uncorrected time of this machine's clock. For all other purposes, the slice groups
+    /// use the time of day that the node considers correct after comparing its clock with the clocks of other nodes.
     fn now(&mut self) -> Moment {
         let Surroundings { clock, lease, clocks, .. } = &self.surroundings;
         let shown = clock.now();

@@ -50,7 +50,7 @@ pub(super) enum Admitted {
 pub(super) struct StreamSender {
     /// Incarnation of the producer.
     pub(super) producer: u128,
-    /// Whether the sender is a node. A node may send events of another tree level, which that level has already judged.
+    /// Whether the sender is a node. Only a node may send events that another tree level has already processed.
     pub(super) is_node: bool,
 }
 
@@ -165,9 +165,9 @@ fn check_epoch(view: &View, filter: &FilterView, header: &BatchHeader) -> Result
     }
 }
 
-/// Checks the claim of a batch that it comes from another level of a filter tree. Batches from a tree level are trusted
-/// more than batches from a producer. The claim is therefore accepted only from a node, and only if the named level
-/// belongs to the same tree as the filter of the batch.
+/// Checks whether a batch may come from another level of a filter tree, if its header says so. The node trusts batches
+/// from a tree level more than batches from a producer. It therefore accepts such a header only from a node, and only
+/// if the level in the header belongs to the same tree as the filter of the batch.
 fn check_level(view: &View, sender: StreamSender, header: &BatchHeader) -> Result<(), Refused> {
     let Some(from) = header.from else { return Ok(()) };
     if !sender.is_node {

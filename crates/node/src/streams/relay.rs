@@ -54,9 +54,9 @@ struct Proxy {
     credits: usize,
 }
 
-/// Batches that were forwarded to another node and are still unanswered, by their sequence number. The value contains
-/// the number of events of each batch and the memory that the batch is charged for. A producer may use a sequence
-/// number several times, so each number has a list of batches.
+/// Batches that were forwarded to another node and have no reply yet, by their sequence number. Each batch is stored as
+/// its number of events and the charge for its memory. A producer may use the same sequence number for several batches,
+/// so the map contains a list of batches for each number.
 type Sent = BTreeMap<u64, Vec<(u32, Charge)>>;
 
 impl Relay {

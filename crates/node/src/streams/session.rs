@@ -287,9 +287,10 @@ impl Session {
         }
     }
 
-    /// Tells the producer which events of an unfinished batch are already known to be duplicates. This message is only
-    /// a shortcut, because the reply to the batch contains the same verdicts. It is therefore dropped if the channel
-    /// has only room for the replies to batches.
+    /// Tells the producer early which events of an unfinished batch are duplicates. The producer does not depend on
+    /// this message, because the later reply to the batch contains the same verdicts. The channel to the producer must
+    /// always have room for the replies to all unanswered batches. If there is no room beyond that, the early message
+    /// is dropped.
     fn send_early(&mut self, early: &EarlyInBatch) -> Result<(), Status> {
         if self.replies.capacity() > self.unanswered as usize + 1 {
             self.put(reply::found(early.sequence, early.batch_events, &early.events, early.clock_ms))
@@ -339,9 +340,9 @@ impl Session {
         self.put(ObserveReply { message: Some(observe_reply::Message::Reply(reply)) })
     }
 
-    /// Adds a reply to the channel from which the producer's replies are sent. The channel has room for the replies to
-    /// all batches that the stream's credit allows. If the channel is full, the producer has sent further batches
-    /// without reading its replies, and the method returns an error that ends the stream.
+    /// Adds a message to the channel from which the producer's replies are sent. A producer that sends no more batches
+    /// than the credit of its stream cannot fill this channel. If the channel is full, the producer has exceeded its
+    /// credit and does not read its replies. The method then returns an error that ends the stream.
     fn put(&mut self, reply: ObserveReply) -> Result<(), Status> {
         match self.replies.try_send(Ok(reply)) {
             Ok(()) => Ok(()),

@@ -255,9 +255,9 @@ async fn a_node_that_is_no_member_reads_nothing() {
     let gone = channel(&node, &authority.node("gone"));
     let describe = producer::DescribeFilterRequest { name: "clicks".to_owned() };
     let described = net::producer_client(gone.clone()).describe_filter(describe.clone()).await;
-    assert!(described.expect_err("no member").message().contains("no member of the cluster"));
+    assert!(described.expect_err("no member").message().contains("not a member of the cluster"));
     let watched = net::producer_client(gone).watch_map(producer::WatchMapRequest::default()).await;
-    assert!(watched.expect_err("no member").message().contains("no member of the cluster"));
+    assert!(watched.expect_err("no member").message().contains("not a member of the cluster"));
     let own = channel(&node, &authority.node("a"));
     net::producer_client(own).describe_filter(describe).await.expect("a member");
 }

@@ -8,9 +8,10 @@
 //! the cluster map that can wait are rejected with an error that names the node with the full disk. If another program
 //! fills the reserved space too, the node waits until there is room again.
 //!
-//! If a filter has several copies of each slice, one full disk used to stop all copies. A head node that set an event
-//! in the copy on the full disk waited for that disk, so every event was `unknown` at its deadline. Now the other nodes
-//! continue without the copy on the full disk, unless it is the last copy.
+//! In earlier versions, one full disk stopped a filter even if the filter had several copies of each slice. A head node
+//! waited until an event was stored in all copies. The copy on the full disk never confirmed an event, so every event
+//! was `unknown` at its deadline. Now the other nodes continue without the copy on the full disk, unless it is the last
+//! copy.
 
 use std::sync::Arc;
 
@@ -233,9 +234,10 @@ async fn starts_anew(seen_by: &TestNode, node: NodeId, incarnation: Incarnation)
     tokio::time::timeout(PATIENCE, waiting).await.expect("it never counts as started anew");
 }
 
-/// Regression test: a node with a full disk asked the cluster to continue without its copy, but there was no majority
-/// to agree. When a majority agreed later, the disk had room again, and the copy was never used again. The copy must
-/// now fetch what it lacks and become complete.
+/// Regression test for a copy that stayed unused after its disk had been full. A node with a full disk asked the
+/// cluster to continue without the copy of a slice on this node, but at that time there was no majority that could
+/// agree. When a majority agreed later, the disk already had room again. The cluster nevertheless never used the copy
+/// again. The copy must now fetch the events that it lacks and become complete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_that_was_spared_late_comes_back() {
     let (cluster, _disks) = cluster(false).await;

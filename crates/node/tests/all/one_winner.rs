@@ -2,10 +2,12 @@
 //! with separate connections to different nodes, and all of them submit the same events. For every event, one producer
 //! must receive the verdict first-seen, and all other producers must receive duplicate.
 //!
-//! The result depends on the single-flight rule: while an event is being decided, further submissions of the event wait
-//! for that decision. Without this rule, the same workload must fail. The tests
-//! `crates/routing/tests/all/one_winner.rs` and `crates/sim/tests/all/seeds.rs` show this for given seeds. They also
-//! test the rule that the decision of an event lasts until the cells of the event are set.
+//! The result depends on the single-flight rule: while an event is being decided, further submissions of the same event
+//! wait for that decision. Without the rule, several producers can receive first-seen.
+//!
+//! Tests in two other crates switch this rule off and show that the same workload then fails. These tests are
+//! `crates/routing/tests/all/one_winner.rs` and `crates/sim/tests/all/seeds.rs`. They also test a related rule: the
+//! decision of an event is complete only when all cells of the event are set.
 
 use crate::common::cluster::TestCluster;
 use firstseen_client::{Filter, Verdict};

@@ -101,9 +101,10 @@ async fn sending_without_credit_ends_the_stream() {
     assert!(status.message().contains("credit"), "{status}");
 }
 
-/// Tests that a node rejects positions that do not exist in a filter. Each position is encoded with a fixed number of
-/// bits, and the test sets all these bits, which gives the greatest possible value. The unused bits at the end of the
-/// last byte stay zero, so that only the positions are invalid.
+/// Tests that a node rejects positions that are outside of a filter. The test sets all bits of the encoded positions,
+/// so that each position has the greatest value that its bits can express. No filter of the test has a position with
+/// this value. The unused bits at the end of the last byte remain zero, because otherwise the node could reject the
+/// message for a different reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn positions_outside_of_the_filter_are_refused() {
     let node = node().await;

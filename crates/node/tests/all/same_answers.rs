@@ -3,11 +3,13 @@
 //! the kind supports. The filters are so small that false positives occur, and both sides must report the same false
 //! positives.
 //!
-//! The comparison sends one event at a time, and uses safe replies if slices share events. A safe reply is sent when
-//! all cells of the event are set. With early replies, the next event could be tested while the cells of the previous
-//! event are still being set. The cluster could then miss a false positive that the engine reports. Early replies are
-//! therefore compared separately, with many batches in flight, in filters that are large enough to have no false
-//! positives.
+//! The comparison is exact because the test sends one event at a time. If several slices share the events of a filter,
+//! the test also uses safe replies, which a node sends when all cells of the event are set. Early replies would arrive
+//! while some cells are still being set. The cluster could then test the next event too early, and miss a false
+//! positive that the engine reports.
+//!
+//! Early replies are compared in a separate test with many batches in flight. The filters of that test are so large
+//! that no false positives occur.
 //!
 //! The quick run of the test compares a few hundred events of one log for each filter. The long run compares the first
 //! thousands of events of each log. A third run, `whole_logs`, compares all events and must be started by name: `cargo

@@ -157,10 +157,11 @@ async fn metrics_stand_in_one_order_and_do_not_grow_with_slices() {
     assert_eq!(sum("pipeline_slice_visits_total"), sum("filter_pipeline_slice_visits_total"));
 }
 
-/// Tests that a scrape of the metrics within a second after the last one receives the same result again. The result is
-/// cached because each collection makes every owner read samples of its cells. The test also checks that the series of
-/// a dropped filter disappear. In earlier versions, a dropped filter left 65 series behind until the node was
-/// restarted.
+/// Tests that a scrape returns the cached result of the previous scrape if less than a second has passed. The cache is
+/// necessary because a collection of all metrics makes every owner read samples of its cells.
+///
+/// The test also checks that the series of a dropped filter disappear from the metrics. In earlier versions, a dropped
+/// filter left 65 series behind until the node was restarted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn metrics_are_gathered_once_a_second_and_forget_filters_that_are_dropped() {
     let node = TestNode::start("a", Limits::default()).await;

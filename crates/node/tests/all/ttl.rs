@@ -159,8 +159,8 @@ async fn what_cannot_be_promised_is_refused() {
     assert!(matches!(refused, Err(CallError::Ttl { .. })));
 }
 
-/// Alters a filter, as an operator does with the command-line tool, and waits for the reply of the node. A producer
-/// that has already opened the filter then queries both the altered filter and its predecessor.
+/// Alters a filter, as an operator does with the command-line tool, and waits for the reply of the node. After the
+/// call, a producer that had already opened the filter queries two filters: the altered filter and its predecessor.
 async fn alter(node: &TestNode, filter: &Filter, change: impl FnOnce(&mut FilterSpec)) {
     let request = admin::AlterFilterRequest {
         command_id: vec![7; 16].into(),
@@ -188,10 +188,13 @@ fn second(seconds: u64) -> u64 {
     BEGIN_MS + 1_000 * seconds
 }
 
-/// Regression test for two errors with keys that have their own time to live, while the window of a filter is being
-/// altered. In the first error, a filter was altered from 1 h to 48 h, and such keys were undecided (`Late`) even if
-/// they were known. Their times were computed with the new window, but were also used to query the predecessor, which
-/// has the old window. In the second error, a filter of 2 min was altered, and a key with 5 s was remembered for 125 s.
+/// Regression test for two errors with keys that have their own time to live, in a filter whose window is being
+/// altered. An altered filter queries its predecessor, which still has the old window.
+///
+/// The first error occurred when a window was altered from 1 h to 48 h. The time of a key was computed for the new
+/// window, but was also used to query the predecessor. The predecessor considered the key too old, so even a known key
+/// was undecided (`Late`). The second error occurred when a window of 2 min was altered. A key with a time to live of 5
+/// s was then remembered for 125 s.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_life_is_as_long_while_the_filter_is_altered() {
     let node = TestNode::start("a", Limits::default()).await;

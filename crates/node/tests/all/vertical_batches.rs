@@ -1,6 +1,7 @@
-//! Tests a producer with many batches in flight. The filters of the test have their cells on three nodes, and half of
-//! the cells are set at the end. There must be no false negatives, and each key must be first-seen exactly once in a
-//! window. The number of false positives must match the formulas for such a filter.
+//! Tests a producer that has many batches in flight at the same time. The filters of the test have their cells on three
+//! nodes, and half of these cells are set when the test ends. There must be no false negatives, and each key must be
+//! first-seen exactly once in a window. The number of false positives must match the formulas for a filter with half of
+//! its cells set.
 
 use crate::common::cluster::TestCluster;
 use firstseen_client::{Batch, Client, ConnectOptions, Filter, Verdict};

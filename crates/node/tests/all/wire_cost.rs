@@ -101,9 +101,9 @@ fn log2_ceil(count: u64) -> u32 {
     count.next_power_of_two().ilog2()
 }
 
-/// Returns the number of bits that are needed to send one event. Depending on the layout of the filter, an event is
-/// sent either as its positions among the cells of the slice group, or as the number of a block and the offsets within
-/// this block.
+/// Returns the number of bits that are needed to send one event. The result depends on the layout of the filter. In a
+/// blocked layout, an event is sent as the number of its block and its offsets within this block. In all other layouts,
+/// an event is sent as a list of positions, each of which can be any cell of the slice group.
 fn plan_bits(definition: &SlicedDefinition) -> u32 {
     let CellDefinition::Timing(TimingCells { geometry, .. }) = &definition.group.cells else {
         panic!("{definition:?}")

@@ -258,9 +258,10 @@ impl RedisClient {
     }
 }
 
-/// Regression test: the clock of a node was 220 s ahead, and the node reported this at `/readyz`. Its Redis endpoint
-/// nevertheless recorded keys that have their own times to live, with times from the wrong clock. These times advanced
-/// the event clocks of the other nodes, so that keys with 60 s to live were forgotten too early there.
+/// Regression test for keys that were forgotten too early because of a wrong clock. The clock of a node was 220 s
+/// ahead, and the node reported this problem at `/readyz`. The node's Redis endpoint nevertheless used the wrong clock
+/// to record keys with their own times to live. The times of these keys advanced the event clocks of the other nodes.
+/// The other nodes therefore forgot keys with a time to live of 60 s too early.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_endpoint_of_a_node_with_a_wrong_clock_stamps_nothing() {
     let clocks = [(); 3].map(|()| Arc::new(SetClock::default()));

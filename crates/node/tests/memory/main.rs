@@ -1,6 +1,6 @@
 //! Measures how much the memory of a node grows while the node rejects events or messages. The operating system reports
-//! only the memory of a whole process. These tests therefore have a test binary of their own, and run one at a time, so
-//! that no other test changes the measurement.
+//! only the memory of a whole process. Each of these tests therefore needs a process of its own, in which no other test
+//! runs at the same time.
 
 #[path = "../all/common/mod.rs"]
 mod common;

@@ -1,13 +1,13 @@
 //! Tests that messages that never end take no more memory than the node is configured to allow.
 //!
-//! A client makes 64 calls of an operator on one connection. Each call sends a message of 4 MiB without its last byte,
-//! so that the node must keep the unfinished message. In the first case, the node allows only small messages for the
-//! call. In the second case, it allows such large messages, so it can reject them only when they exceed
-//! `inflight_bytes_max` together.
+//! A client opens one connection and makes 64 calls of an operator. Each call sends a message of 4 MiB without its last
+//! byte, so the message never ends and the node must keep it in memory. The test has two cases. In the first case, 4
+//! MiB is more than the node allows for a message of this call. In the second case, each message alone is allowed, but
+//! all messages together exceed `inflight_bytes_max`.
 //!
-//! The memory of the node must stay within bounds in both cases, regardless of the number of connections and streams.
-//! Other callers must receive replies in the meantime. A message that is not complete in time is abandoned, whether or
-//! not its sender continues.
+//! In both cases, the memory of the node must stay below a limit that does not depend on the number of connections and
+//! streams. The node must still reply to other callers. If a message is not complete within its time limit, the node
+//! abandons the message, even if the client is still sending bytes.
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -62,8 +62,9 @@ impl LocalTime {
     }
 
     /// Returns the number of days from 1970-01-01 to this date in the Gregorian calendar. The calculation uses years
-    /// that begin in March, because the leap day is then the last day of a year and does not shift any month. In such a
-    /// year, the month with index `m` (March has index 0) begins on day `(153 m + 2) / 5`, and 1 January is day 306.
+    /// that begin in March. The leap day is then the last day of a year, so it does not shift the beginning of any
+    /// month. In such a year, the month with index `m` begins on day `(153 m + 2) / 5`, where March has index 0. The
+    /// first of January is day 306.
     fn days(&self) -> i64 {
         let year = i64::from(self.year) - i64::from(self.month < 3);
         let month = (i64::from(self.month) + 9) % 12;

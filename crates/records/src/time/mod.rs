@@ -41,8 +41,9 @@ const TIME_MS_MAX: i64 = 253_402_300_799_999;
 /// | 18 and 19 | nanoseconds since 1970 |
 ///
 /// A number may have decimals after a dot or a comma, an exponent (`1.7e9`) and a plus sign. A number with decimals
-/// other than zero is not a date, unless it has 14 digits. If such a number is below 253402300800, it counts seconds,
-/// which covers all times up to the year 9999. Fractions of a millisecond are ignored.
+/// other than zero is not read as a date, unless it has 14 digits before the decimals. It counts seconds since 1970 if
+/// it is below 253402300800, because this range covers all times up to the year 9999. Fractions of a millisecond are
+/// ignored.
 ///
 /// # Other texts
 ///
@@ -58,18 +59,19 @@ const TIME_MS_MAX: i64 = 253_402_300_799_999;
 ///
 /// # Zones
 ///
-/// An offset may follow a time of day, for example `Z`, `UTC`, `GMT`, `+02`, `+0200` or `+02:00`. Instead of an offset,
-/// the abbreviation of a zone may follow. An abbreviation is accepted if the parser's zone uses it at that time, or if
-/// it means the same everywhere, such as `CEST` or `PST`. A time without an offset and without an abbreviation is in
-/// the parser's zone. The same applies to numbers that are dates.
+/// An offset from UTC may follow a time of day, for example `Z`, `UTC`, `GMT`, `+02`, `+0200` or `+02:00`. Instead of
+/// an offset, the abbreviation of a zone may follow. An abbreviation is accepted if the parser's zone uses it at that
+/// time, or if it means the same everywhere, such as `CEST` or `PST`. A time that has neither an offset nor an
+/// abbreviation is in the parser's zone. Numbers that are dates have neither, so they are in the parser's zone too.
 ///
 /// # Special cases
 ///
-/// Whitespace around the text is ignored. A leap second (`:60`) is treated as the first second of the next minute. If
-/// clocks are set back, a local time occurs twice. [`parse`](Self::parse) then returns the first occurrence, and
-/// [`parse_next`](Self::parse_next) the occurrence that is closer to the previous times. If clocks are set forward, a
-/// local time that is skipped is moved forward by the length of the gap. Times before 1970 or after 9999 are rejected,
-/// because in logs they are errors.
+/// Whitespace around the text is ignored. A leap second (`:60`) is treated as the first second of the next minute.
+/// Times before 1970 or after 9999 are rejected, because in logs they are errors.
+///
+/// If clocks are set back, a local time occurs twice. [`parse`](Self::parse) then returns the first occurrence, and
+/// [`parse_next`](Self::parse_next) returns the occurrence that is closer to the previous times. If clocks are set
+/// forward, some local times are skipped. Such a local time is moved forward by the length of the gap.
 #[derive(Clone, Debug)]
 pub struct TimeParser {
     zone: Option<TimeZone>,
@@ -130,11 +132,13 @@ impl TimeParser {
         self.read(text, &Recent::default())
     }
 
-    /// Parses the next time of an input, like [`parse`](Self::parse), but also uses the previous times. These matter if
-    /// a local time occurs twice because clocks were set back. The function then returns the occurrence that is closer
-    /// to the most recent of the last four times. A time that is more than an hour from both occurrences is ignored in
-    /// this comparison. If both occurrences are equally close, the function returns the second. If no time remains for
-    /// the comparison, it returns the first.
+    /// Parses the next time of an input. This function differs from [`parse`](Self::parse) only for a local time that
+    /// occurs twice because clocks were set back. It compares the two occurrences with up to four previous times, and
+    /// returns the occurrence that fits better.
+    ///
+    /// The comparison uses the most recent previous time that is within an hour of one of the occurrences. The function
+    /// returns the occurrence that is closer to this previous time, or the second occurrence if both are equally close.
+    /// If no previous time is within an hour, it returns the first occurrence.
     ///
     /// ```
     /// use firstseen_records::TimeParser;

@@ -5,8 +5,9 @@
 /// is ignored.
 const NEAR_MS: i64 = 3_600_000;
 
-/// Number of previous times that are used to choose between the two occurrences of a local time. One of these times may
-/// be wrong. A wrong time is rarely close to either occurrence, so it is usually ignored.
+/// Number of previous times that are used to choose between the two occurrences of a local time. Several times are used
+/// because one of them may be wrong. A wrong time is rarely within an hour of the two occurrences, so it is usually
+/// ignored and an earlier time is used instead.
 const TIMES: usize = 4;
 
 /// The times that were read last.
@@ -28,9 +29,10 @@ impl Recent {
         self.next = (self.next + 1) % TIMES;
     }
 
-    /// Returns the occurrence of a local time that is closer to a previous time. The function uses the latest previous
-    /// time that is within an hour of one of the occurrences. If both occurrences are equally close, the function
-    /// returns the second occurrence. If there is no such previous time, it returns the first.
+    /// Returns the first or the second occurrence of a local time that occurs twice. The function uses the most recent
+    /// previous time that is within an hour of one of the occurrences. It returns the occurrence that is closer to this
+    /// previous time, or the second occurrence if both are equally close. If no previous time is within an hour, it
+    /// returns the first occurrence.
     pub(super) fn choose(&self, first_ms: i64, second_ms: i64) -> i64 {
         for back in 1..=TIMES {
             let last_ms = self.times_ms[(self.next + TIMES - back) % TIMES];

@@ -48,9 +48,10 @@ const ABBREVIATIONS: [(&str, i32); 31] = [
     ("NZDT", 780),
 ];
 
-/// Parses the optional time zone after a time of day. The zone may be missing, or may be `Z`, `UTC`, `GMT`, a numeric
-/// offset, or an abbreviation. Blanks may precede it. Some programs write the name of the zone after a numeric offset,
-/// as in `+0000 UTC`, `+0100 (CET)` or `+01:00[Europe/Berlin]`. The name is redundant, so it is ignored.
+/// Parses the optional time zone after a time of day. The zone is `Z`, `UTC`, `GMT`, a numeric offset or an
+/// abbreviation, and blanks may precede it. Some programs write the name of the zone after a numeric offset, as in
+/// `+0000 UTC`, `+0100 (CET)` or `+01:00[Europe/Berlin]`. Such a name is ignored, because the offset already says the
+/// same.
 ///
 /// # Errors
 /// Returns [`TimeError::Unrecognised`] for any other text, and [`TimeError::NoSuchTime`] for an offset of a day or
@@ -130,9 +131,9 @@ pub(super) fn in_zone_ms(local: &LocalTime, zone: &TimeZone, recent: &Recent) ->
     }
 }
 
-/// Returns a local time with the abbreviation of a zone as milliseconds since 1970. If the zone of the parser (`zone`)
-/// uses the abbreviation at that time, the abbreviation stands for the offset of that zone. Otherwise it stands for the
-/// offset in [`ABBREVIATIONS`].
+/// Returns a local time with the abbreviation of a zone, such as `CET`, as milliseconds since 1970. If `zone`, which is
+/// the zone of the parser, uses this abbreviation at that time, the offset of `zone` applies. Otherwise the offset in
+/// [`ABBREVIATIONS`] applies.
 ///
 /// # Errors
 /// Returns [`TimeError::UnknownZone`] if the abbreviation has no meaning, and [`TimeError::NoSuchTime`] if the date or

@@ -182,9 +182,9 @@ fn blanks_may_stand_before_a_quote() {
     assert_eq!(read_text("1 \"a b\"\n", with(b' ')).keys(), ["1|a b"]);
 }
 
-/// Some programs escape a quote as `\"`, which RFC 4180 does not define, so a CSV reader treats it as a closing quote.
-/// The next quote then opened a field, and all lines up to the following quote became part of the same record. If the
-/// key of that record occurred again, all these lines were dropped with it.
+/// Some programs write a quote within a quoted field as `\"`. RFC 4180 does not define this form, so a CSV reader
+/// treats such a quote as the closing quote. The actual closing quote then used to open another field, and all lines up
+/// to the following quote became one record. If the key of that record occurred again, all these lines were dropped.
 #[test]
 fn escaped_quotes_join_no_lines() {
     let text = "id,name\n1,\"a \\\"\"\n2,\"b\"\n1,\"a \\\"\"\n3,\"c\"\n";
@@ -421,9 +421,9 @@ fn other_comments_stand_before_a_header_or_are_one() {
     assert_eq!(read_text("id,name\n#1,a\n", csv(&["id"])).keys(), ["#1"]);
 }
 
-/// Files of two programs were concatenated to one stream, and their headers have the same names in a different order.
-/// The key used to be read from the wrong column after the second header, so rows were dropped as duplicates of
-/// unrelated rows.
+/// Files of two programs were concatenated, and the headers of the files have the same names in a different order. The
+/// parser used to ignore the second header and to read the key from the columns of the first header. Rows of the second
+/// file were therefore dropped as duplicates of unrelated rows.
 #[test]
 fn a_header_in_another_order_ends_the_input() {
     let joined = "id,name\n1,a\nname,id\nx,1\nx,2\n";

@@ -1,10 +1,11 @@
-//! Delays `SETNX` and `SET NX` commands that have no expiry. The reason is that clients often send `EXPIRE` for the
-//! same key next, in the same pipeline or transaction, but the expiry of a recorded key cannot be changed. The endpoint
-//! therefore waits for that `EXPIRE` until a command of another kind arrives or the read ends. The key is then recorded
-//! once, with its expiry.
+//! Delays `SETNX` and `SET NX` commands that have no expiry, until it is clear whether an `EXPIRE` for the same key
+//! follows. Clients often send this `EXPIRE` next, in the same pipeline or transaction, but the expiry of a recorded
+//! key cannot be changed. The delay ends when the `EXPIRE` or a command of another kind arrives, or when the read ends.
+//! The key is then recorded only once, with the right expiry.
 //!
-//! A delayed command still gets its reply in the order of the commands. At most [`SETS_MAX`] commands and [`BYTES_MAX`]
-//! bytes of keys are delayed at a time, so the memory for delayed commands is bounded.
+//! The delay does not change the order of the replies, which is always the order of the commands. At most [`SETS_MAX`]
+//! commands are delayed at a time, with at most [`BYTES_MAX`] bytes of keys, so the memory for delayed commands is
+//! bounded.
 
 use firstseen_resp::Expiry;
 

@@ -1,6 +1,7 @@
-//! Executes `EXPIRE` for a recorded key. The endpoint can change the expiry only as long as it has not yet confirmed
-//! the key. After that, the expiry is fixed, because the key shares its cells with other events. The setting `expire`
-//! determines the reply to an `EXPIRE` that comes too late.
+//! Executes `EXPIRE` for a key that was set before. The endpoint can still change the expiry of a key that a client has
+//! claimed and the endpoint has not confirmed yet. After the confirmation the expiry is fixed, because the key is
+//! recorded in cells that it shares with other events. The setting `expire` determines the reply to an `EXPIRE` that
+//! arrives too late.
 //!
 //! This module does not depend on how a `SETNX` in the same pipeline gets its expiry.
 
@@ -63,8 +64,10 @@ impl CommandHandler<'_> {
         Ok(is_window || shared.common.settings.expire == ExpireRule::Window)
     }
 
-    /// Returns whether a key that this connection has claimed gets the requested expiry. It does if the endpoint can
-    /// still confirm the key with that expiry, or if the lease of the claim has the same length as the expiry.
+    /// Returns whether a key that this connection has claimed gets the expiry that the client requests. There are two
+    /// ways. If the endpoint confirms the claims of this filter itself, the endpoint stores the expiry for the later
+    /// confirmation. Otherwise, the requested expiry must be equal to the lease of the claim, so that nothing needs to
+    /// be changed.
     async fn takes_lease(
         &mut self,
         filter: &Arc<str>,
@@ -85,8 +88,9 @@ impl CommandHandler<'_> {
         )))
     }
 
-    /// Sets the time to live with which the endpoint will confirm a key. Returns `false` if this connection has no
-    /// claim on the key that the endpoint confirms, or if the endpoint has already confirmed the key.
+    /// Sets the time to live that a claimed key will have when the endpoint confirms it. Returns `false` if no such
+    /// confirmation is pending, because this connection has no claim on the key, or because the endpoint has already
+    /// confirmed the claim.
     async fn set_ttl(&self, filter: &Arc<str>, key: &[u8], ttl_ms: u64) -> Result<bool, CommandRejected> {
         let Some(claim) = self.own.get(filter, key) else { return Ok(false) };
         let shared = self.requester.shared;

@@ -161,8 +161,8 @@ impl CommandHandler<'_> {
     }
 
     /// Looks up keys in all filters that the keys are mapped to, with one call for each filter. Returns a verdict for
-    /// each key. Also returns the number of undecided events for which a filter's rule for undecided events has
-    /// supplied the verdict.
+    /// each key, and the number of replaced verdicts. A verdict is replaced if a filter could not decide the event, and
+    /// the endpoint used the rule that the settings contain for undecided events of this filter.
     pub(super) async fn found(&mut self, keys: &[&[u8]]) -> Result<(Vec<Verdict>, usize), CommandRejected> {
         let mut by_filter: BTreeMap<&Arc<str>, Vec<usize>> = BTreeMap::new();
         for (place, key) in keys.iter().enumerate() {

@@ -1,8 +1,10 @@
 //! Finds the filter for the events of a command, and the operation to perform on them.
 //!
-//! The module rejects a key with an expiry if no filter of the key can remember it for that time, and rejects a claim
-//! if its lease is longer than the filter allows. A client without a right to a filter gets the same error whether or
-//! not the filter exists.
+//! Keys and claims that no filter can store are rejected here. A key with an expiry is rejected if no filter of the key
+//! can remember it for that long. A claim is rejected if its lease is longer than the filter allows.
+//!
+//! If a client has no right to a filter, the error is the same whether or not the filter exists. A client can therefore
+//! not find out the names of other filters.
 //!
 //! This module does not depend on replies.
 
@@ -219,9 +221,12 @@ fn too_long(filter: &str, lease_max: Duration) -> CommandRejected {
     ))
 }
 
-/// Selects the filter in which a key is set. Among the filters that the key is mapped to, this is the filter with the
-/// shortest window that covers the requested expiry. If the selected filter allows claims, the key is claimed. The key
-/// counts as new only if none of its other filters knows it.
+/// Selects the filter in which a key is set. A key can be mapped to several filters. Among these, the function selects
+/// the filter with the shortest window that covers the requested expiry. If the selected filter allows claims, the key
+/// is claimed there instead of being recorded at once.
+///
+/// The other filters of the key are part of the result, because the caller must look up the key in them. The key counts
+/// as new only if no filter knows it.
 async fn keyed(requester: Requester<'_>, key: &[u8], ttl_ms: Option<u64>) -> Result<Found, CommandRejected> {
     let all = mapped(requester, key).await?;
     let found = chosen(requester.shared, &all, ttl_ms).await?;

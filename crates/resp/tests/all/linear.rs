@@ -45,9 +45,10 @@ fn the_bytes_of_an_argument_are_not_looked_at() {
     assert_eq!(parse_overwritten(&array(&["SET", &"x".repeat(60_000)]), 9), [60_000]);
 }
 
-/// Checks that the parser searches each byte for a line end only once. The test replaces every second byte that was
-/// already searched by a line end. If the parser searched these bytes again, it would find a line too early. All bytes
-/// are restored before the line is complete.
+/// Checks that the parser searches each byte for a line end only once. The bytes of a long line arrive one at a time.
+/// After the parser has searched a byte, the test replaces every second such byte with a line end. If the parser
+/// searched the bytes again, it would find one of these line ends, and would return a command too early. The test
+/// restores all bytes before the real end of the line arrives.
 #[test]
 fn the_end_of_a_line_is_looked_for_once() {
     let mut parser = Parser::new(Limits::default());

@@ -1,6 +1,9 @@
-//! Decides what a call about an event becomes, based on the claims that the event's head node knows of. The function
-//! [`before_test`] returns exactly one next step for each combination of a call and a state of the event. The function
-//! is pure, and its callers execute the step. The decision tables in the tests have a row for each combination.
+//! Decides how a node continues a call about an event that consumers may have claimed. The function [`before_test`]
+//! returns exactly one next step for each combination of a call and a claim state of the event. For example, a request
+//! for an event that another consumer has claimed is answered without a test.
+//!
+//! The function is pure: it only returns the next step, and its caller executes that step. The decision tables in the
+//! tests have a row for each combination.
 
 use super::table::Holding;
 use crate::protocol::Fence;
@@ -40,10 +43,12 @@ pub enum BeforeTest {
     /// would record the event, because a former head node may still hold a claim on the event. The test of any other
     /// call is the same as in a filter without claims.
     Ask,
-    /// The caller holds the claim and confirms it, so the event is recorded without a test. A test could find the event
-    /// by a false positive that appeared after the claim was granted. The event would then not be recorded, although
-    /// the cells that caused the false positive may expire earlier than the event. If the head nodes have changed since
-    /// the grant, `GroupClaims::before_test` requests a test nevertheless.
+    /// The caller confirms a claim that it holds, so the event is recorded without a test of its cells. A test could do
+    /// harm here. If it returned a false positive, the event would count as already recorded, and its own cells would
+    /// not be set. The event would then be forgotten as soon as the cells that caused the false positive expire.
+    ///
+    /// If the head nodes have changed since the claim was granted, `GroupClaims::before_test` requests a test
+    /// nevertheless.
     Record,
     /// The same claim was granted before, under this fence.
     Claimed(Fence),

@@ -16,9 +16,10 @@ use crate::protocol::{Fence, MonotonicMs};
 
 /// Number of entries that one grant examines to find entries whose lease has ended.
 const SWEPT_AT_ONCE: usize = 8;
-/// Divisor for the number of sweeps in one cleanup pass of the claim table. A pass over n entries makes `n / 32 + 128`
-/// sweeps of 8 entries each. It therefore examines a quarter of all entries plus 1,024 entries, so that a pass takes
-/// little time but four passes visit the whole table.
+/// Divisor that determines how many sweeps one cleanup pass makes over the claim table. Each sweep examines
+/// [`SWEPT_AT_ONCE`] entries. With this divisor, the sweeps of a pass examine a quarter of all entries, and
+/// [`PASSED_MIN`] additional sweeps ensure progress in a small table. A single pass therefore takes little time, and
+/// four passes examine the whole table.
 const PASSED_PARTS: usize = 4 * SWEPT_AT_ONCE;
 const PASSED_MIN: usize = 128;
 /// Growth of a full vector of entries: its capacity grows by one part in this number (by an eighth).
@@ -97,10 +98,10 @@ pub struct ClaimTable {
 }
 
 impl ClaimTable {
-    /// Maximum memory that one claim takes in the table, in bytes. A claim takes memory in two places. The first is the
-    /// vector of entries, whose capacity may exceed the number of entries by an eighth. The second is the hash table of
-    /// indexes, which doubles when it is seven eighths full. It therefore has at most 2.3 places for each entry, and
-    /// each place takes five bytes.
+    /// Maximum memory that one claim takes in the table, in bytes. A claim takes memory in the vector of entries, whose
+    /// capacity may exceed the number of entries by an eighth. It also takes memory in a hash table of indexes. The
+    /// hash table doubles when it is seven eighths full, so it has at most 2.3 places for each entry, and each place
+    /// takes five bytes.
     pub const ENTRY_BYTES_MAX: u64 = (size_of::<Entry>() + size_of::<Entry>() / GROWTH) as u64 + 12;
 
     /// Creates an empty table that takes at most `bytes_max` bytes. The table keeps an entry for `kept_ms` milliseconds
@@ -257,9 +258,9 @@ fn halves(event: u128) -> [u64; 2] {
     [event as u64, (event >> 64) as u64]
 }
 
-/// Returns the hash by which an event is found in the hash table. An event is identified by two numbers that are hashes
-/// already, but some of their bits may always be zero. The multiplication spreads the remaining bits over the whole
-/// result.
+/// Returns the hash by which the hash table finds an event. The event's two numbers are hashes themselves, but some of
+/// their bits can be zero for all events. The multiplication spreads the remaining bits over the whole result, so that
+/// events still fall into different places of the table.
 fn hash([low, high]: [u64; 2]) -> u64 {
     let product = u128::from(low ^ high) * 0x9E37_79B9_7F4A_7C15;
     product as u64 ^ (product >> 64) as u64

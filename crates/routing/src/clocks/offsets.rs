@@ -18,9 +18,10 @@ use std::collections::VecDeque;
 use super::time_of_day::ahead_of_monotonic;
 use crate::protocol::{Moment, MonotonicMs};
 
-/// Maximum number of exchanges that are kept for a peer. The number is small so that exchanges from before a clock was
-/// set are soon forgotten. A newer exchange can remove such an exchange only if it is exact enough to contradict it,
-/// and on a slow network new exchanges are not exact enough.
+/// Maximum number of exchanges that are kept for a peer. If somebody sets a clock, all earlier exchanges with the peer
+/// become wrong. A new exchange removes an earlier one that contradicts it, but on a slow network new exchanges are too
+/// inexact to prove the contradiction. The number is therefore small, so that wrong exchanges are soon displaced by
+/// newer ones.
 const KEPT_MAX: usize = 8;
 
 /// Age up to which an exchange is used, in milliseconds.
@@ -98,7 +99,8 @@ impl Measurement {
     }
 
     /// Returns how much the peer's clock has gained on the monotonic clock of this node since an earlier measurement,
-    /// in milliseconds. Both measurements are inexact, so the result is the smallest gain that is consistent with them.
+    /// in milliseconds. Both measurements have a known maximum error, so the true gain lies in a range. The result is
+    /// the lower end of that range.
     fn gained_ms(&self, earlier: &Self) -> u64 {
         let gained_ms = u64::try_from(self.ahead_ms.saturating_sub(earlier.ahead_ms)).unwrap_or(0);
         gained_ms.saturating_sub(earlier.uncertain_ms(self.heard_ms)).saturating_sub(self.uncertain_ms)
@@ -106,10 +108,11 @@ impl Measurement {
 }
 
 impl Offsets {
-    /// Adds an exchange in which the peer has sent its time. Earlier exchanges that contradict the new exchange are
-    /// removed, because the peer's clock was set or this machine was paused since those exchanges. Returns the minimum
-    /// number of milliseconds that the peer's clock has gained on this node's monotonic clock since the earlier
-    /// exchanges.
+    /// Adds an exchange in which the peer has sent its time, and removes earlier exchanges that contradict it. A
+    /// contradiction means that the peer's clock was set, or that this machine was paused, after the earlier exchange.
+    ///
+    /// Returns how much the peer's clock has certainly gained on this node's monotonic clock since the earlier
+    /// exchanges, in milliseconds.
     pub(super) fn hear(&mut self, exchange: Exchange) -> u64 {
         let Some(newer) = Measurement::of(exchange) else { return 0 };
         let gained_ms = self.kept.iter().map(|kept| newer.gained_ms(kept)).max().unwrap_or(0);

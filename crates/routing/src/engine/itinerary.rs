@@ -1,7 +1,9 @@
 //! Path of one event through the slices of its group, for all generations that may contain the event. The positions of
 //! the event are spread over several slices. A test visits these slices in the order of the event's hash functions, and
-//! does not change any cells. An empty cell proves that a generation does not contain the event. The test therefore
-//! stops as soon as it has found an empty cell in every generation.
+//! does not change any cells.
+//!
+//! An empty cell proves that a generation does not contain the event. The test therefore stops as soon as it has found
+//! an empty cell in every generation.
 
 use firstseen_filter::{Digest, FilterSlice, GenerationNumber, Stamp, TestResult, UnitNumber};
 
@@ -65,9 +67,9 @@ impl Itinerary {
         }
     }
 
-    /// Tests the event in all listed generations, and returns the oldest generation that contains the event. `None`
-    /// means that no generation contains it. A generation contains the event if all cells of the event are alive in
-    /// that generation, and at least `equal_timers` of these cells show the same expiry.
+    /// Tests the event in all listed generations. Returns the oldest generation that contains the event, or `None` if
+    /// no generation contains it. A generation contains the event if all cells of the event are alive in that
+    /// generation, and if at least `equal_timers` of these cells expire in the same unit.
     pub(crate) fn test(
         &mut self,
         cells: &mut Cells<'_>,

@@ -41,9 +41,9 @@ pub(crate) struct GroupGeneration {
 }
 
 impl Ledger {
-    /// Creates the ledger for a group of empty slices. Returns `None` if the slicing puts all positions of an event
-    /// into one slice, because such slices need no common ledger, or if the filter kind does not support divided
-    /// positions.
+    /// Creates the ledger that the slices of one group share. All slices must be empty. Returns `None` in two cases: if
+    /// one slice holds all positions of an event, because such slices do not need a shared ledger, or if the filter
+    /// kind does not support that the positions of an event are divided over slices.
     pub(crate) fn new(
         slicing: Slicing,
         window: WindowRule,

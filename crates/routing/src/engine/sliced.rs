@@ -82,10 +82,10 @@ impl SlicedFilter {
         })
     }
 
-    /// Sets the present time of day, in milliseconds since 1970. The event clock uses it to judge an event time that is
-    /// far ahead of the other events. Such a time is plausible if it is near the time of day, so few further events are
-    /// sufficient to confirm it. If it is after the time of day, more events are required
-    /// ([`WindowClock::show_present_ms`]).
+    /// Sets the present time of day, in milliseconds since 1970. The event clock uses it when an event claims a time
+    /// far ahead of all other events, because such a time may be an error. The clock accepts the time after a few
+    /// further events confirm it if the time is not later than the time of day. Otherwise it waits for more confirming
+    /// events ([`WindowClock::show_present_ms`]).
     pub fn show_present_ms(&mut self, present_ms: u64) {
         self.clocks.iter_mut().for_each(|clock| clock.show_present_ms(present_ms));
     }
@@ -109,9 +109,9 @@ impl SlicedFilter {
     /// Tests every event without recording any event. The times of the events do not move the event clock, and a window
     /// that counts events does not count these events.
     ///
-    /// An event may be later than all recorded events. Some filter kinds can determine which cells will still be alive
-    /// at that later time, and judge the event by those cells. Other kinds judge the event by the cells that are alive
-    /// now.
+    /// An event may have a later time than all recorded events. For such an event, the result depends on the filter
+    /// kind. Some kinds can determine which cells will still be alive at the time of the event, and test the event
+    /// against those cells. Other kinds test the event against the cells that are alive now.
     ///
     /// # Panics
     /// Panics in the same cases as [`Self::observe_batch`].
@@ -201,9 +201,12 @@ impl SlicedFilter {
         self.clocks.iter().filter_map(WindowClock::now_ms).max()
     }
 
-    /// Returns the unit in which the first cell of an event expires, after the event was found. If that cell has
-    /// expired in the meantime, the result is the latest unit in which it can have expired. Returns `None` if the
-    /// filter has more than one generation, because it is then not known which generation holds the event.
+    /// Returns the unit in which the earliest of an event's cells expires. The caller must have found the event in the
+    /// filter before. If one of the cells has expired in the meantime, the result is the latest unit in which the cell
+    /// can have expired.
+    ///
+    /// Returns `None` if the filter has more than one generation, because the generation that contains the event is not
+    /// known.
     pub fn expiry(&self, digest: Digest, stamp: Stamp) -> Option<UnitNumber> {
         if self.generations() > 1 {
             return None;
@@ -217,9 +220,9 @@ impl SlicedFilter {
         Some(if is_over { self.now_unit().before(self.lateness_units) } else { expiry })
     }
 
-    /// Returns the stamps of the last batch, one for each event. An event that has no place in the window has a
-    /// meaningless stamp. If the batch had more than [`BATCH_EVENTS`] events, only the stamps of its last part are
-    /// available.
+    /// Returns the stamps of the last batch, with one stamp for each event. A stamp contains the unit of the window
+    /// that the event belongs to. The stamp of an event that lies outside of the window has no meaning. A batch of more
+    /// than [`BATCH_EVENTS`] events is processed in parts, and only the stamps of the last part are available.
     pub fn stamps(&self) -> &[Stamp] {
         &self.stamps
     }
@@ -263,9 +266,10 @@ impl SlicedFilter {
     }
 
     /// Returns the expected false-positive rate of the filter: the probability that an event that was never seen is
-    /// reported as a duplicate. The rate is computed from the cells as they are now. It is the mean over all slices. If
-    /// slices share events, it is the mean over all slice groups, because the cells of a group together determine the
-    /// group's rate.
+    /// reported as a duplicate. The rate is computed from the present contents of the cells.
+    ///
+    /// If one slice holds all positions of an event, the result is the mean of the rates of all slices. Otherwise the
+    /// cells of a slice group together determine one rate, and the result is the mean of the rates of all groups.
     pub fn expected_rate(&mut self) -> f64 {
         self.catch_up();
         match &self.vertical {
@@ -307,9 +311,9 @@ impl SlicedFilter {
     }
 }
 
-/// Places an event that is only looked up in the window, without moving the clock. `judges_ahead` tells whether the
-/// filter kind can determine which cells will be alive at a time later than all recorded events. If it cannot, the
-/// event is judged at the present unit of the clock.
+/// Determines which unit of the window an event belongs to, for a lookup that does not move the clock. `judges_ahead`
+/// tells whether the filter kind can determine which cells will be alive at a time later than all recorded events. If
+/// the kind cannot determine this, the event is tested at the present unit of the clock.
 fn look_up(clock: &mut WindowClock, time_ms: Option<u64>, judges_ahead: bool) -> Placed {
     match clock.place_lookup(time_ms) {
         Placed::At(Stamp { unit, judged }) if !judges_ahead => {

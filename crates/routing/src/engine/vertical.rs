@@ -5,10 +5,10 @@
 //! found these cells set. Such a cell was set for another event and may expire earlier, so setting it again extends its
 //! life to that of the new event.
 //!
-//! The engine decides every event exactly as the same filter without slices would. The only exception are timing
-//! filters whose generations are limited by the share of cells in use. In such a filter, the moment at which a
-//! generation opens depends on which expired timers have already been swept, and the sweep visits divided cells in
-//! another order.
+//! The engine decides every event exactly as the same filter without slices would. There is one exception: timing
+//! filters that open a new generation when a certain share of their cells is in use. In such a filter, expired cells
+//! count as used until a sweep has cleared them. The sweep visits divided cells in another order, so a generation can
+//! open at a slightly different moment.
 
 use std::io::{self, Read, Write};
 

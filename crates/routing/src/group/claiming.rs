@@ -51,9 +51,9 @@ pub(crate) struct GroupClaims<Former> {
     headed_since: Epoch,
     /// The next time at which nodes are asked by which cluster map they act.
     next_ask_ms: MonotonicMs,
-    /// The next times at which the claim table is cleaned up. At `next_pass_ms`, claims whose leases ended long ago are
-    /// removed. From `next_drop_ms` on, a scan of all claims for expired leases is allowed again, and it runs when the
-    /// table needs room.
+    /// The next times at which entries are removed from the claim table. At `next_pass_ms`, the claims whose leases
+    /// ended long ago are removed. If room for claims runs out before that time, all claims whose leases have ended are
+    /// removed. Finding these claims requires a scan of the table, so the scan is not repeated before `next_drop_ms`.
     next_pass_ms: MonotonicMs,
     next_drop_ms: MonotonicMs,
     counts: ClaimCounts,
@@ -105,10 +105,11 @@ impl<Former> GroupClaims<Former> {
         }
     }
 
-    /// Returns the reason for an undecided reply if this node cannot know whether a client holds an event. The node
-    /// cannot know this while a former head of the event, or the predecessor of this filter, may still have an active
-    /// claim of the event. Returns `None` if no such claim can exist. The callback `counts` returns whether a change of
-    /// heads concerns the event.
+    /// Returns the reason for an undecided reply if this node cannot know whether a client holds an event. That is the
+    /// case while a former head of the event, or the predecessor of this filter, may still have an active claim of the
+    /// event. Returns `None` if no such claim can exist.
+    ///
+    /// The callback `counts` returns whether a change of heads concerns the event.
     pub(crate) fn unknown(&self, counts: impl Fn(Option<&Former>) -> bool, now_ms: MonotonicMs) -> Option<Reason> {
         let is_unknown = self.former_filter_left_ms(now_ms).is_some()
             || self.rules.keep(Rule::WaitsOutClaims) && self.unsure.left_ms(counts, now_ms).is_some();
@@ -171,10 +172,12 @@ impl<Former> GroupClaims<Former> {
         }
     }
 
-    /// Returns the number of events in the claim table. The caller subtracts this number from the filter's remaining
-    /// room, because each claimed event may still be recorded. If `claimed` more events would exceed `room_events`,
-    /// this function first removes the claims whose leases have ended. The removal runs at most once in
-    /// [`DROP_EVERY_MS`].
+    /// Returns the number of events in the claim table. Each of these events may still be recorded, so the caller
+    /// subtracts this number from the filter's remaining room.
+    ///
+    /// If `room_events` is not enough for these events and `claimed` further events, the function first removes the
+    /// claims whose leases have ended. It does so at most once in [`DROP_EVERY_MS`] milliseconds, because it must scan
+    /// the whole table.
     pub(crate) fn pending(&mut self, room_events: u64, claimed: usize, now_ms: MonotonicMs) -> u64 {
         if self.table.len() as u64 + claimed as u64 > room_events && self.next_drop_ms <= now_ms {
             self.table.drop_expired(now_ms);
@@ -332,9 +335,9 @@ impl<Former> GroupClaims<Former> {
         }
     }
 
-    /// Treats the node as restarted although its process continues. The other nodes may have continued without this
-    /// node and granted claims. This node therefore grants no event that another node may have granted, until such
-    /// claims have ended.
+    /// Treats the node as restarted although its process continues. Other nodes may have continued without this node,
+    /// and may have granted claims of its events. This node therefore does not grant an event until all such claims of
+    /// the event have certainly ended.
     pub(crate) fn begin_anew(&mut self, epoch: Epoch, others: impl Iterator<Item = NodeId>) {
         self.granted = 0;
         self.become_unsure(None, epoch, others);

@@ -89,9 +89,10 @@ impl HeadClock {
         Some(self.with_ttl(placed, times))
     }
 
-    /// Returns the place of event `index` of the current batch in the window. Recording or claiming an event advances
-    /// the clock. If the window counts events, it also counts this event. A lookup does not count as an event, and it
-    /// advances the clock only if the clock follows the node's time of day.
+    /// Returns the place of event `index` of the current batch in the window, and advances the clock.
+    ///
+    /// An event that is recorded or claimed always advances the clock. If the window counts events, it is also counted.
+    /// A lookup is never counted, and it advances the clock only if the clock follows the node's time of day.
     #[inline]
     pub(crate) fn place(&mut self, heading: Heading, times: &Times, index: usize) -> Placed {
         let placed = match &mut self.source {

@@ -109,9 +109,10 @@ impl CompletenessTracker {
         (self.is_kept, self.was_whole) = (false, false);
     }
 
-    /// Treats the node as restarted although its process continues. If the slices had everything when the other nodes
-    /// marked this node down, and no other node records events in this group, the slices still have everything.
-    /// Otherwise they may lack events that were recorded meanwhile.
+    /// Treats the node as restarted although its process continues. The slices still contain all events if two
+    /// conditions hold: they contained all events when the other nodes marked this node down, and no other node records
+    /// events in this group. Otherwise the slices may lack events that other nodes recorded while this node was marked
+    /// down.
     pub(crate) fn begin_anew(&mut self, has_others: bool) {
         self.distrust();
         self.keep(self.was_whole && !has_others);

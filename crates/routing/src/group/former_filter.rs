@@ -1,13 +1,14 @@
 //! Tracks claims that may still be active in the predecessor of this filter.
 //!
-//! While the predecessor of a filter exists, clients ask the predecessor first, and it replies for its own claims. If
-//! an operator removes the predecessor before its claims have ended (`filter alter --finish`, `filter set-clock`), no
-//! node knows these claims any more. The predecessor could grant claims for at most one node lease after the cluster
-//! agreed on the alteration. All of its claims have therefore ended one claim lease after that time, and this filter
-//! waits that long before it grants events.
+//! While the predecessor of a filter exists, clients ask the predecessor first, and it replies for its own claims. An
+//! operator can remove the predecessor before its claims have ended (`filter alter --finish`, `filter set-clock`). From
+//! then on, no node knows these claims.
 //!
-//! Until then, if the predecessor no longer exists, this node cannot tell whether a client holds an event that is not
-//! recorded.
+//! This filter grants events only when all claims of the removed predecessor have certainly ended. The waiting time has
+//! two parts, because the predecessor can grant claims for at most one node lease after the cluster has agreed on the
+//! alteration, and each claim ends one claim lease after its grant.
+//!
+//! During this wait, this node cannot tell whether a client holds an event that is not recorded.
 
 use super::lease::CLOCK_RATE_PARTS;
 use super::limits::OwnerLimits;

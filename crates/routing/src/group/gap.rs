@@ -1,6 +1,6 @@
-//! Tracks which events the slices of a group may lack, for example because their node was down, and until when that
-//! matters. When it no longer matters, this module proposes to the cluster map that the slices are complete. Groups of
-//! one slice and groups of several slices both use this module.
+//! Tracks which events the slices of a group may lack, for example because their node was down. When all of these
+//! events have expired, the slices lack nothing that matters any more. This module then proposes to the cluster map
+//! that the slices are complete. Groups of one slice and groups of several slices both use this module.
 //!
 //! If no remaining node knows the missing events, their times are limited by the time of day plus the maximum clock
 //! skew. If other nodes may record in this node's place, the rest of their leases is added (`lease.rs`). Cells of unit
@@ -43,8 +43,11 @@ impl Missing {
     }
 
     /// Returns a range of missing events for the case that no remaining node knows which events are missing. The range
-    /// then extends to the present time. `has_others` states whether other nodes may have recorded events in place of
-    /// this node. In that case, they may continue to do so for a while, and the range extends further by that time.
+    /// then extends to the present time.
+    ///
+    /// `has_others` states whether other nodes may have recorded events in place of this node. These nodes may continue
+    /// to do so until their leases end. This node does not know these leases, so it extends the range by the longest
+    /// time for which they can still be active.
     pub(crate) fn unknown(present: &GroupTime, has_others: bool) -> Self {
         let for_ms = if has_others { others_may_record_ms(present.limits()) } else { 0 };
         let newest_ms = present.latest_ms().saturating_add(for_ms);
@@ -92,8 +95,8 @@ impl Missing {
     }
 
     /// Returns whether the gap has ended at `now_unit`, which means that all missing events have expired and no further
-    /// events can be missing. An event with a time in the future cannot end the gap early, because the present is
-    /// limited by the time of day.
+    /// events can be missing. Event times in the future cannot end the gap early, because `now_unit` is limited by the
+    /// time of day.
     pub(crate) fn is_over(&self, definition: &FilterDefinition, present: &GroupTime, now_unit: UnitNumber) -> bool {
         let now_unit = present.clock().not_after(present.latest_ms(), now_unit);
         let is_unshared = present.now_ms() >= self.unshared_ms;

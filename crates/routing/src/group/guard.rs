@@ -146,9 +146,11 @@ impl ReplayGuard {
     }
 
     /// Looks up a batch in the replay guard, and returns whether the caller must execute it. If the result is
-    /// [`Admission::Known`], the guard has also written what it knows about each event into `standings`. Unless the
-    /// batch is refused or attached to an attempt in flight, the caller must later pass the replies to
-    /// [`Self::settle`]. It can do so at once, or after [`Self::depart`] if the batch stays in flight for a while.
+    /// [`Admission::Known`], the guard has also written what it knows about each event into `standings`.
+    ///
+    /// If the result is [`Admission::New`] or [`Admission::Known`], the caller must later pass the replies to
+    /// [`Self::settle`]. If the caller cannot reply at once, it first calls [`Self::depart`], which marks the batch as
+    /// in flight.
     pub fn admit(&mut self, submission: &Submission, now_ms: MonotonicMs, standings: &mut Vec<Standing>) -> Admission {
         self.expire(now_ms);
         standings.clear();
@@ -227,10 +229,12 @@ impl ReplayGuard {
         self.flights.insert(submission.name(), flight);
     }
 
-    /// Remembers the replies to a batch, with one decision for each event, in order, and ends the batch. A definite
-    /// decision never changes after this call. The decision [`Reason::Unknown`] is kept until a definite decision about
-    /// the event arrives. An event with any other reason may be executed again. If the batch was in flight, the
-    /// function returns the connection of the newest attempt.
+    /// Remembers the replies to a batch and ends the batch. `decisions` contains one decision for each event, in the
+    /// order of the batch. If the batch was in flight, the function returns the connection of the newest attempt.
+    ///
+    /// A definite decision never changes after this call. The decision [`Reason::Unknown`] is kept until a definite
+    /// decision about the event arrives. If an event is undecided for any other reason, a retry of the event is
+    /// executed again.
     pub fn settle(&mut self, submission: &Submission, decisions: &[Decision]) -> Option<u64> {
         self.learn(submission.name(), submission.names.iter().copied(), decisions);
         self.arrive(submission.name())

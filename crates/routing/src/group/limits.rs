@@ -23,8 +23,8 @@ pub struct OwnerLimits {
     pub joiners_max: usize,
     /// The rules that the owner follows. These are all rules, unless a test breaks one.
     pub rules: Rules,
-    /// Number of bytes by which the journal grows before a group takes a checkpoint. `None` selects the usual rule, and
-    /// is the value in production. Tests set a small number to cause many checkpoints.
+    /// Number of bytes by which the journal grows before a group takes a checkpoint. `None` derives the number from the
+    /// size of the node's cells, and is the value in production. Tests set a small number to cause many checkpoints.
     pub checkpoint_after_bytes: Option<u64>,
     /// Maximum memory of the replay guard in bytes. If the guard needs more, it forgets idempotency keys before their
     /// time.
@@ -40,8 +40,8 @@ pub struct OwnerLimits {
     pub copied_bytes_per_s_max: u64,
     /// Maximum rate at which a complete group reads cells from other copies for comparison, in bytes per second.
     pub compared_bytes_per_s_max: u64,
-    /// Interval between two comparisons of complete copies, in milliseconds. `None` selects the usual rule, and is the
-    /// value in production. Tests set a short interval to cause frequent comparisons.
+    /// Interval between two comparisons of complete copies, in milliseconds. `None` derives the interval from the
+    /// length of the window, and is the value in production. Tests set a short interval to cause frequent comparisons.
     pub rescan_every_ms: Option<u64>,
     /// Maximum difference between the clocks of two nodes, in milliseconds.
     pub clock_skew_max_ms: u64,
@@ -55,8 +55,8 @@ pub struct OwnerLimits {
 }
 
 /// Maximum time in milliseconds for which the new node of a moving slice waits until it knows the idempotency keys of
-/// the slice's events. If a retry arrives at the new node without a known key after that time, and its event is found,
-/// the reply is undecided, because the event may have been recorded by the retry's own first attempt.
+/// the slice's events. After that time, a retry may arrive whose key the new node does not know. If the event of this
+/// retry is found, the reply is undecided, because the retry's own first attempt may have recorded the event.
 pub(crate) const NAMES_AWAITED_MS_MAX: u64 = 60_000;
 
 /// One group's shares of the limits that apply to all groups of a node together.

@@ -175,10 +175,12 @@ impl GroupOwner {
         either!(&self.machine, group => group.is_complete())
     }
 
-    /// Returns whether this group is catching up, which means that its slices are about to become complete. While the
-    /// group is catching up, other nodes may still send events that its slices missed. Or they have sent all of them,
-    /// and the cluster map does not list the slices as complete yet. A group starts to catch up when a new map arrives.
-    /// It stops with the next map, or when a node reports that it cannot hand over the events.
+    /// Returns whether this group is catching up, which means that its slices are about to become complete. A group is
+    /// catching up in two cases: other nodes may still send events that its slices missed, or they have sent all of
+    /// these events and the cluster map does not list the slices as complete yet.
+    ///
+    /// A group starts to catch up when a new map arrives. It stops with the next map, or when a node reports that it
+    /// cannot hand over the events.
     pub fn is_catching_up(&self) -> bool {
         either!(&self.machine, group => group.is_catching_up())
     }

@@ -41,17 +41,19 @@
 //! # Lost state
 //!
 //! A process that ends loses its replay guard and cells unless they are persisted (`durable.rs`). Slices that have lost
-//! cells still record new events, but do not vote on verdicts (`multi_slice/placement.rs`). They vote again when everything
-//! that they may lack has expired, was handed over (`membership/gap.rs`), or was fetched from another copy
+//! cells still record new events, but do not vote on verdicts (`multi_slice/placement.rs`). They vote again when
+//! everything that they may lack has expired, was handed over (`membership/gap.rs`), or was fetched from another copy
 //! (`copying.rs`). If too few slices vote on an event, the filter's policy decides the reply (`thresholds.rs`). A retry
 //! whose cells are found is undecided if its own first try may have set them (`facts.rs`).
 //!
 //! # Differences from the embedded engine
 //!
 //! A generation is a set of cells that opens when the previous set is full. In a cluster, the nodes agree on each new
-//! generation through the cluster map, which takes time. Each node therefore proposes the next generation a little
-//! before the current one is full, and uses an estimate of the fill (`fill.rs`). As a result, generations open somewhat
-//! earlier than in the embedded engine. A slice opens a generation when the first event is set in it.
+//! generation through the cluster map. Because this agreement takes time, each node proposes the next generation a
+//! little before the current one is full, based on an estimate of the fill (`fill.rs`). Generations therefore open
+//! somewhat earlier than in the embedded engine.
+//!
+//! When the cluster has agreed on a new generation, each slice opens the generation when the first event is set in it.
 
 mod claims;
 mod copying;

@@ -2,10 +2,13 @@
 //! other in turn. If one copy has a cell that another copy lacks, the cell is added to the other copy. Such a
 //! difference appears, for example, when a recording was abandoned half-way.
 //!
-//! Each difference is checked twice, because the request that sets the missing cells may still be in transit during the
-//! first check. If the difference still exists at the second check, the cells are scheduled to be added. They are added
-//! only when no submission of that time can be retried any more. Otherwise a retry could find cells that its own first
-//! attempt left on another copy, and would be called a duplicate of itself.
+//! A difference between two copies is checked twice, because the request that sets the missing cells may still be in
+//! transit during the first check. If the second check still finds the difference, the missing cells are scheduled to
+//! be added.
+//!
+//! Missing cells are added to a copy only after the retry horizon, when the submissions that may have set these cells
+//! on another copy can no longer be retried. If the cells were added earlier, a retry could find the cells of its own
+//! first attempt, and would be called a duplicate of itself.
 //!
 //! # Guarantees
 //!
@@ -177,9 +180,10 @@ impl Rescan {
         self.suspects.len() + self.missing.len() >= SUSPECTS_MAX
     }
 
-    /// Checks differences for the second time, and adds missing cells whose waiting time has passed. The callback
-    /// `look` compares a run of cells with the slice of this node, and returns whether cells are still missing from the
-    /// slice. If the last argument of `look` is [`IsPut::Put`], `look` also adds the missing cells.
+    /// Checks differences for the second time, and adds missing cells whose waiting time has passed.
+    ///
+    /// The callback `look` compares a run of cells with the slice of this node, and returns whether the slice lacks
+    /// some of the cells. If its last argument is [`IsPut::Put`], the callback also adds the missing cells.
     pub(crate) fn mend(
         &mut self,
         now_ms: MonotonicMs,

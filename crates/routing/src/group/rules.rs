@@ -164,7 +164,7 @@ impl Rule {
     pub const OF_RIGHTS: [Self; 1] = [Self::RightsFollowTheMap];
 
     /// The rules on which the guarantees of the Redis endpoint rest.
-    pub const OF_DOORS: [Self; 4] = [
+    pub const OF_ENDPOINTS: [Self; 4] = [
         Self::EndpointStampsByJudgedTime,
         Self::EndpointConfirmsBeforeStop,
         Self::EndpointChecksRightsAtConfirm,

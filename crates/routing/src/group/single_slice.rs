@@ -194,9 +194,10 @@ impl SingleSliceGroup {
     }
 
     /// Returns one decision for all events of a submission, if the slice may lack events and the filter's policy
-    /// forbids testing such a slice. Returns `None` if the slice can be tested. The times of the events still advance
-    /// the group's clock. The exception is a window that counts events: undecided events are not counted, because their
-    /// producers send them again.
+    /// forbids testing such a slice. Returns `None` if the slice can be tested.
+    ///
+    /// Even if the slice is not tested, the times of the events advance the group's clock. A window that counts events
+    /// is an exception. It does not count undecided events, because their producers send them again.
     fn lost(&mut self, submission: &Submission) -> Option<Decision> {
         let decision = match self.when_lost {
             _ if self.is_known_whole() || submission.operation == Operation::Release => return None,
@@ -403,8 +404,9 @@ impl SingleSliceGroup {
         self.refuses = Some(Reason::NotReady);
     }
 
-    /// Returns how far the group has come since its filter was closed. In a group of one slice, no recording can be
-    /// half finished at that time, because an event is recorded and decided in a single step.
+    /// Returns whether the closed filter of this group has ended, together with the group's present time. A group of
+    /// one slice ends as soon as its filter is closed. No recording can be half finished at that time, because an event
+    /// is recorded and decided in a single step.
     pub(crate) fn ending(&self, now: Moment) -> Ending {
         Ending {
             has_ended: self.present.absent().is_some(),

@@ -5,9 +5,9 @@
 use crate::ids::{Epoch, FilterId, Incarnation, NodeId};
 use crate::protocol::{Command, Entry, PeerBody, PeerMessage, Proposal, Record};
 
-/// Number of bits of a record number or ticket that are used to count. The next 8 bits are the lowest bits of the
-/// node's incarnation, because there is no room for the whole incarnation. Because of these 8 bits, a late reply to an
-/// earlier process of the node is not mistaken for a reply to the current process.
+/// Number of low bits of a record number or ticket that form a counter. The 8 bits above the counter contain the lowest
+/// bits of the node's incarnation, because there is no room for the whole incarnation. A restarted process has another
+/// incarnation, so it does not mistake a late reply to the earlier process for a reply to itself.
 pub(crate) const NUMBER_BITS: u32 = 40;
 
 /// A slice group of a filter on one start of a node.

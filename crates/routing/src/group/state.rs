@@ -141,9 +141,11 @@ pub struct ClaimCounts {
     pub lost_recorded: u64,
 }
 
-/// Number of slices and nodes that took part in testing and recording events. A node counts an event only if it is the
-/// head of the event, but it counts the visits of its own slices for the events of all heads. The numbers of a single
-/// node therefore do not match. To compare them, add up the counts of all nodes of the group.
+/// Number of slices and nodes that took part in testing and recording events.
+///
+/// The counts of events and the counts of visits on a single node do not belong together. A node counts an event only
+/// if it is the head of the event, but it counts the visits of its slices for the events of all heads. To compare the
+/// counts, add them up over all nodes of the group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HopCounts {
     /// Number of events tested.

@@ -1,10 +1,11 @@
 //! Decides which verdicts are allowed for an event if some of its slices are down. The cells in these slices cannot be
 //! tested, so only some of the event's positions are known (Koloniari et al. 2011, section 3.2).
 //!
-//! An event has k positions, and the number of them that lie in live and complete slices is called `a`. An empty cell
-//! at any of these `a` positions proves that the event is new. The event therefore counts as a duplicate only if all
-//! `a` cells are set. A filter can be configured to require at least x testable positions for a duplicate. The formulas
-//! below give the rates of false positives (FP) and false negatives (FN) that follow from x.
+//! An event has k positions, and `a` of them lie in live and complete slices. An empty cell at any of these `a`
+//! positions proves that the event is new, so the event counts as a duplicate only if all `a` cells are set.
+//!
+//! A filter can be configured to call an event a duplicate only if at least x of its positions can be tested. The
+//! following formulas give the rate of false positives (FP) and the rate of false negatives (FN) that result from x.
 //!
 //! `FP(x) = sum over a >= x of C(k,a) q^a p^(k-a) fill^a`, `FN(x) = sum over a < x of C(k,a) q^a p^(k-a)`
 //!
@@ -21,9 +22,9 @@ pub(crate) const TOO_FEW_LEFT: Decision = Decision::Undecided(Reason::SlicesDown
 /// How an event is processed, as far as that depends on the number of its positions that can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Course {
-    /// The slices of the event are tested, and the result decides its verdict. If too few slices are left, an empty
-    /// cell still proves that the event is new. If there is no empty cell in that case, [`verdict_if_too_few`] gives
-    /// the verdict.
+    /// The slices of the event are tested, and the result decides the verdict. Even if only few slices are left, an
+    /// empty cell proves that the event is new. If too few slices are left and none of their cells is empty,
+    /// [`verdict_if_too_few`] gives the verdict.
     Ask,
     /// The event counts as new, because a duplicate requires x positions and fewer can be asked.
     New,
@@ -40,8 +41,9 @@ pub(super) fn min_live(policies: &FilterPolicies, hashes: usize) -> usize {
 }
 
 /// Returns the probability that a new event is called a duplicate by mistake, if only `positions` of its positions can
-/// be tested. In each of `generations` generations, the share `fill` of the cells is set. The probability is `1 - (1 -
-/// fill^positions)^generations`, because a mistake requires that all tested cells are set in at least one generation.
+/// be tested. `fill` is the share of cells that are set in each generation, and `generations` is the number of
+/// generations. A mistake requires that all tested cells are set in at least one generation, so the probability is `1 -
+/// (1 - fill^positions)^generations`.
 pub(super) fn rate_of_positions(fill: f64, positions: usize, generations: usize) -> f64 {
     let of_one = fill.powi(i32::try_from(positions).unwrap_or(i32::MAX));
     1.0 - (1.0 - of_one).powi(i32::try_from(generations).unwrap_or(i32::MAX))

@@ -114,9 +114,9 @@ pub enum ClusterRefusal {
         /// Requested kind.
         kind: Kind,
     },
-    /// The filter belongs to a tree with top-down checks, so its events cannot be claimed. When a level of such a tree
-    /// finds an event, it asks the levels below whether they know the event too. A claimed event has not passed through
-    /// the levels below, so they could not confirm it.
+    /// The filter belongs to a tree with top-down checks, so its events cannot be claimed. With such checks, a level
+    /// that finds an event asks the levels below whether they know the event too. An event that was claimed at this
+    /// level has not passed through the levels below, so they would wrongly report it as unknown.
     #[error("events of a tree with top-down checks cannot be claimed: leave --claims out, or the checks (top_down)")]
     TreeClaims,
     /// Filters of a tree do not support a journal, because a level keeps the events that it has decided alone in
@@ -175,12 +175,14 @@ pub fn check_copies(definition: &SlicedDefinition, copies: u32, is_in_tree: bool
     }
 }
 
-/// Minimum value, in milliseconds, to which an operator can set the maximum duration of claims. The call that claims an
-/// event already takes a few milliseconds, and a consumer should not lose its claim because it stops for a moment.
+/// Minimum value that an operator can choose for the maximum duration of claims, in milliseconds. A shorter claim could
+/// end before the consumer has delivered the event: the call that claims an event already takes a few milliseconds, and
+/// a consumer may pause for a moment.
 const LEASE_MAX_MS_MIN: u32 = 1_000;
 
-/// Checks whether clients can claim events of a filter with this definition. `top_down` describes the filter's tree: it
-/// is the lowest level that verifies events that a higher level has found. It is `None` for a filter outside of trees.
+/// Checks whether clients can claim events of a filter with this definition. If the filter belongs to a tree,
+/// `top_down` is the lowest level that takes part in the verification of duplicates. It is `None` for a filter outside
+/// of trees.
 ///
 /// # Errors
 /// Returns [`ClusterRefusal`], which names the unsupported property and an alternative.

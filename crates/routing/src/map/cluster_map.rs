@@ -1,6 +1,6 @@
-//! The cluster map, by which requests are routed. It lists the nodes, the filters, and the node that owns each slice.
-//! The map is plain data. Every change of the map is committed by the consensus group, so all nodes that have the same
-//! version of the map have the same content.
+//! The cluster map, which determines where requests are sent. It lists the nodes, the filters, and the node that owns
+//! each slice. The map is plain data. Every change of the map is committed by the consensus group, so all nodes that
+//! have the same version of the map have the same content.
 
 use firstseen_filter::{GenerationNumber, UnitNumber};
 
@@ -67,9 +67,9 @@ pub struct SliceOwner {
     /// Whether events may have been recorded without this copy since it was last complete, because its node was down.
     /// If this is the case, the data that the node has stored on its disk lacks these events too.
     pub has_gap: bool,
-    /// Incarnation of the node in which the node was not able to hold the slice. As long as the node has this
-    /// incarnation, the other nodes treat the copy as if its node was down. `None` means that the node can hold the
-    /// slice.
+    /// Incarnation of the node (its process number) in which the node reported that it cannot hold the slice. As long
+    /// as the node has this incarnation, the other nodes treat the copy as if its node was down. `None` means that the
+    /// node can hold the slice.
     pub missing_in: Option<Incarnation>,
 }
 
@@ -124,8 +124,8 @@ pub struct FilterRecord {
 }
 
 impl FilterRecord {
-    /// Returns whether a decision on an event of this filter takes several messages between nodes, so that events can
-    /// be in flight. This is the case if the cells of an event belong to several slices, or if the filter is part of a
+    /// Returns whether events of this filter can be in flight, which means that their decision takes several messages
+    /// between nodes. This is the case if the cells of an event belong to several slices, or if the filter is part of a
     /// tree with several levels.
     pub fn has_flights(&self) -> bool {
         self.definition.slicing.divides_cells() || self.branch.is_some()
@@ -211,8 +211,9 @@ impl ClusterMap {
         self.filters.iter().find(|(_, filter)| filter.name == name).map(|(id, filter)| (*id, filter))
     }
 
-    /// Returns the filter whose positions represent the events of `filter` in messages. For a level of a tree this is
-    /// the root of the tree. For any other filter it is the filter itself.
+    /// Returns the filter whose cell positions are used in messages about events of `filter`. For a level of a filter
+    /// tree, this is the root of the tree, because all levels of a tree exchange the positions at the root. For any
+    /// other filter, it is the filter itself.
     pub fn root_of<'map>(&'map self, filter: &'map FilterRecord) -> Option<&'map FilterRecord> {
         match &filter.branch {
             Some(branch) if !branch.is_root() => self.filters.get(&branch.root),
@@ -310,9 +311,9 @@ impl ClusterMap {
         })
     }
 
-    /// Returns which copy of slice `slice` should answer requests. The first complete copy is chosen. If there is no
-    /// complete copy, the first copy that is not gone is chosen. If all copies are gone, the result is the first copy,
-    /// although it cannot answer.
+    /// Returns the copy that answers requests for slice `slice`. This is the first complete copy. If no copy is
+    /// complete, it is the first copy that is not gone. If all copies are gone, the first copy is returned, although
+    /// its node cannot answer.
     pub fn asked(&self, filter: &FilterRecord, slice: u32) -> Option<SliceOwner> {
         let complete = filter.copies_of(slice).find(|copy| self.is_complete_copy(copy));
         let asked = complete.or_else(|| filter.copies_of(slice).find(|copy| !self.is_gone(copy)));
@@ -331,8 +332,9 @@ impl FilterRecord {
         self.line.closed.is_some()
     }
 
-    /// Returns the unit of the filter's clock at which all events of a closed filter have expired, so that the filter
-    /// can be removed. Returns `None` if the filter is not closed, or if events of the filter are still in flight.
+    /// Returns the unit of the filter's clock at which all events of a closed filter have expired. From that unit on,
+    /// the filter can be removed. Returns `None` if the filter is not closed, or if events of the filter are still in
+    /// flight.
     pub fn passes_at_unit(&self) -> Option<UnitNumber> {
         let closed = self.line.closed.as_ref().filter(|closed| closed.has_ended())?;
         let rule = &self.definition.group.rule;

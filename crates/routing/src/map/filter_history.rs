@@ -1,6 +1,6 @@
 //! Chain of filters that replaced each other under one name. Each alteration of a filter creates a new filter and
-//! closes the former one. The chain is part of the cluster map, so all nodes with the same version of the map know the
-//! same chain.
+//! closes the previous one. The chain is part of the cluster map, so all nodes with the same version of the map know
+//! the same chain.
 
 use std::collections::BTreeSet;
 
@@ -46,10 +46,11 @@ impl Closed {
 }
 
 impl FilterHistory {
-    /// Returns the reply for an event that is not in a closed filter, or `None` if the filter is open. As long as
-    /// events are in flight, the missing event may still be recorded in this filter. The reply is then
-    /// [`Reason::NotReady`], which makes the client retry the request. When no event is in flight any more, the reply
-    /// is [`Reason::Altered`], which makes the client ask the successor.
+    /// Returns the reply for an event that a closed filter does not know. Returns `None` if the filter is open.
+    ///
+    /// As long as events are in flight, the unknown event may still be recorded in this filter. The reply is then
+    /// [`Reason::NotReady`], which makes the client retry the request. As soon as no event is in flight, the reply is
+    /// [`Reason::Altered`], which makes the client ask the successor.
     pub(crate) fn absent(&self) -> Option<Reason> {
         let closed = self.closed.as_ref()?;
         Some(if closed.has_ended() { Reason::Altered } else { Reason::NotReady })

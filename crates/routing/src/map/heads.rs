@@ -12,8 +12,9 @@ use super::cluster_map::{ClusterMap, FilterRecord, SliceOwner};
 use crate::ids::NodeId;
 use crate::plan::Prober;
 
-/// Returns the place that decides an event. `places` lists the places of the event's positions, in the order of the
-/// event's hash functions. The first place that is not gone decides. Returns `None` if all places are gone.
+/// Returns the place that decides an event. A place is a slice, or a node, that holds some of the event's positions.
+/// `places` lists the places in the order of the event's hash functions. The first place that is not gone decides.
+/// Returns `None` if all places are gone.
 #[inline]
 pub(crate) fn head_place<P>(mut places: impl Iterator<Item = P>, is_gone: impl Fn(&P) -> bool) -> Option<P> {
     places.find(|place| !is_gone(place))
@@ -54,9 +55,12 @@ impl<'map> Heads<'map> {
         Some(self.owners.get(served as usize)?.node)
     }
 
-    /// Returns the head nodes of consecutive events that belong to the same slice group. The result has one entry for
-    /// each event if positions are spread over several slices. If one slice holds all positions of an event, all events
-    /// of the group have the same head node, so the result has only one entry.
+    /// Returns the head nodes of consecutive events that belong to the same slice group. The head node of an event is
+    /// the node that decides the event.
+    ///
+    /// If the positions of an event are spread over several slices, events of a group can have different head nodes,
+    /// and the result has one entry for each event. If one slice holds all positions of an event, all events of the
+    /// group have the same head node, and the result has a single entry.
     #[inline]
     pub fn of_run(
         &self,

@@ -1,6 +1,6 @@
-//! The cluster map, by which requests are routed, and functions that derive further facts from it. The map lists the
-//! nodes, the filters, and the node that owns each slice. The functions are pure, so all nodes with the same version of
-//! the map get the same results.
+//! The cluster map, which determines where requests are sent, and functions that derive further facts from the map. The
+//! map lists the nodes, the filters, and the node that owns each slice. The functions are pure, so all nodes with the
+//! same version of the map get the same results.
 
 mod access;
 pub mod check;

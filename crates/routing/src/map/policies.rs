@@ -31,10 +31,12 @@ pub enum Lookup {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerWhen {
-    /// The reply is sent as soon as the test finds an empty cell, which proves that the event is new. The event's cells
-    /// are set afterwards, and a message that sets cells is resent until it is acknowledged. Only filters without
-    /// additional copies can use this option, and only if they are stored in memory or synced in intervals. All other
-    /// filters treat it as `Safe`.
+    /// The reply first-seen is sent as soon as the test finds an empty cell, which proves that the event is new. The
+    /// event's cells are set after the reply. The node resends the messages that set these cells until they are
+    /// acknowledged.
+    ///
+    /// A filter can use this option only if it has no additional copies and does not sync its journal before each
+    /// reply. All other filters treat this option as `Safe`.
     #[default]
     Early,
     /// The reply is sent after every slice has acknowledged the event.
@@ -64,9 +66,9 @@ impl Durability {
     }
 }
 
-/// Minimum numbers of positions for a verdict while some slices are down. An event has k positions, and a filter can
-/// still decide events by the positions on the remaining slices (Koloniari et al. 2011, section 3.2). A threshold of 0
-/// selects the default.
+/// Thresholds for deciding events while some slices are down. An event has k positions. If some of them are on slices
+/// that are down, a filter can still decide the event by the positions on the remaining slices (Koloniari et al. 2011,
+/// section 3.2). The thresholds state how many positions are required. A threshold of 0 selects the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Thresholds {
     /// Number of positions on available, complete slices that any verdict requires.
@@ -75,9 +77,9 @@ pub struct Thresholds {
     pub set_min: u32,
 }
 
-/// Reply for an event that too few slices can decide. This is the case if fewer than `min_live` of the event's
-/// positions are on available, complete slices. If one slice holds all positions of an event, it is the case while that
-/// slice is down or incomplete.
+/// Reply for an event that cannot be decided because slices are down. If positions are spread over several slices, this
+/// is the case when fewer than `min_live` of the event's positions are on available, complete slices. If one slice
+/// holds all positions of an event, it is the case when that slice is down or incomplete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WhenLost {
@@ -87,8 +89,8 @@ pub enum WhenLost {
     /// The reply is duplicate, no matter whether the event is known, and no cell is set. The filter thereby treats
     /// every position on a failed slice as set (Koloniari et al. 2011, section 3.2).
     Duplicate,
-    /// The remaining slices decide the event alone. If they find an empty cell, the reply is first-seen. An event that
-    /// only the failed slices remember is therefore reported as first-seen a second time.
+    /// The remaining slices decide the event alone, and reply first-seen if they find an empty cell. An event may have
+    /// left its cells only on the failed slices. Such an event is reported as first-seen a second time.
     FirstSeen,
 }
 
@@ -119,8 +121,8 @@ pub struct FilterPolicies {
 
 impl FilterPolicies {
     /// Returns whether a node sends the reply first-seen only after all nodes have acknowledged that the event's cells
-    /// are set. The reply is sent earlier only if three conditions hold: the filter was created with `--answer early`,
-    /// it has no additional copies, and it is not synced to disk before each reply.
+    /// are set. Otherwise the reply is sent before these acknowledgements. This requires that the filter was created
+    /// with `--answer early`, has no additional copies, and is not synced to disk before each reply.
     pub(crate) fn replies_when_all_acknowledged(&self) -> bool {
         self.answer == AnswerWhen::Safe || self.durability == Durability::Durable || self.copies > 0
     }

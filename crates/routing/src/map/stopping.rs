@@ -1,8 +1,9 @@
 //! Determines the obstacles to stopping a node. An obstacle is data that would be lost when the process of the node
 //! ends, or a task that the remaining nodes could not perform without the node.
 //!
-//! Whether a node can be stopped depends only on the cluster map and on the nodes that can be reached. A slice is safe
-//! if its filter has a journal on disk, or if another node that is up has a complete copy of the slice.
+//! The obstacles are computed from the cluster map and from the set of nodes that can be reached. For example, a slice
+//! is not an obstacle if its filter has a journal on disk, or if another node that is up has a complete copy of the
+//! slice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -94,9 +95,9 @@ pub fn obstacles(map: &ClusterMap, node: NodeId, is_reached: impl Fn(NodeId) -> 
     found
 }
 
-/// Returns the obstacle that claims of the node's Redis endpoint form. A stopping node confirms its open claims at the
-/// nodes that granted them, but it loses the claims of nodes that do not answer. The obstacle therefore exists if there
-/// are open claims (`claims` is more than 0) and some other node is down or cannot be reached.
+/// Returns an obstacle if stopping the node could lose claims of its Redis endpoint. A stopping node confirms its open
+/// claims at the nodes that granted them, but a node that does not answer cannot confirm any claims. The obstacle
+/// therefore exists if there are open claims (`claims` is more than 0) while another node is down or cannot be reached.
 pub fn unconfirmed(
     map: &ClusterMap,
     node: NodeId,
@@ -126,9 +127,9 @@ pub fn losses(map: &ClusterMap, node: NodeId, is_reached: impl Fn(NodeId) -> boo
     found
 }
 
-/// Returns whether the cells of the filter's slices can be lost when a process ends. This is not the case if the filter
-/// has a journal. A filter below the root of a tree does not lose anything either, because the root knows all of its
-/// events.
+/// Returns whether events can be lost when a process that has slices of the filter ends. A filter with a journal does
+/// not lose events, because its cells are restored from the journal. A filter below the root of a tree does not lose
+/// events either, because the root also knows all of them.
 fn may_lose(record: &FilterRecord) -> bool {
     !record.policies.durability.keeps_journal() && record.branch.as_ref().is_none_or(|branch| branch.is_root())
 }

@@ -1,6 +1,6 @@
 //! Trees of filters, which work like a cache hierarchy (Koloniari et al. 2011, section 6). Every level of a tree is a
-//! separate filter. A level answers the events that it knows, and asks its parent level about all others. This module
-//! describes how the levels are connected.
+//! separate filter. A level answers requests for events that it knows, and asks its parent level about all other
+//! events. This module describes how the levels are connected.
 //!
 //! The root of a tree is the filter that a user has described. A lower level has the same number of slice groups as the
 //! root, but can have fewer cells. The ratio is determined by the *fold* of the level: with a fold of `s`, `2^s` cells
@@ -50,8 +50,9 @@ pub enum CutOff {
     /// Undecided.
     #[default]
     Undecided,
-    /// The level replies first-seen. The reply is marked as degraded, because another site may also have replied
-    /// first-seen for the same event. When the parent is reachable again, the level sends these events to it.
+    /// The level decides on its own, and replies first-seen to an event that it does not know. The reply is marked as
+    /// degraded, because another site may also have replied first-seen for the same event. When the parent is reachable
+    /// again, the level sends the events that it decided alone to the parent.
     Local,
 }
 
@@ -72,8 +73,9 @@ pub struct Branch {
     pub mode: TreeMode,
     /// Reply of a level while its parent is unreachable.
     pub cut_off: CutOff,
-    /// Lowest level that verifies a find, or 0 if finds are not verified. If a level finds an event, the levels below
-    /// it are asked whether they know the event too, down to the level with this number.
+    /// Lowest level that takes part in the verification of duplicates, or 0 if duplicates are not verified. When a
+    /// level finds an event, it asks the levels below it whether they know the event too. The question passes down to
+    /// the level with this number. If a level below does not know the event, the find was a false positive.
     pub top_down: u8,
 }
 

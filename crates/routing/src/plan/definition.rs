@@ -18,8 +18,10 @@ use super::slicing::Slicing;
 pub struct SlicedDefinition {
     /// Slicing of the filter.
     pub slicing: Slicing,
-    /// Definition of one group of slices that share events, as if the group was a single filter. With horizontal
-    /// slicing every group consists of one slice. With vertical slicing the only group is the whole filter.
+    /// Definition of one slice group, as if the group was a single filter. A group consists of slices that share
+    /// events, which means that the positions of an event are spread over them. With horizontal slicing, slices share
+    /// no events, so every group consists of one slice. With vertical slicing, there is only one group, which is the
+    /// whole filter.
     pub group: FilterDefinition,
 }
 
@@ -130,7 +132,7 @@ impl SlicedDefinition {
         Ok(Self { slicing, group: spec.share(slicing.groups()).resolve()? })
     }
 
-    /// Returns whether filters with these two definitions give the same answers. Two definitions can differ and still
+    /// Returns whether filters with these two definitions give the same answers. Even two different definitions can
     /// give the same answers, because users can describe the same filter with different flags
     /// ([`FilterDefinition::answers_like`]).
     pub fn answers_like(&self, other: &Self) -> bool {

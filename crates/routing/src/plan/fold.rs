@@ -1,5 +1,6 @@
 //! Converts positions at the root of a filter tree to positions at a lower level of the tree. A lower level can have
-//! fewer cells than the root. Each cell of the root then shares one cell of the level with other cells of the root.
+//! fewer cells than the root. In that case, a fixed number of neighboring cells of the root share one cell of the
+//! level.
 
 /// Maximum number of low bits of a position that a level drops.
 pub(crate) const FOLD_MAX: u8 = 32;

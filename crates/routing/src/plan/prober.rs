@@ -3,9 +3,10 @@
 //!
 //! The results are the same slices and positions as those of [`super::SlicePlan`], in the same order.
 //!
-//! A *group position* numbers the cells of all slices of a group consecutively. It is computed as `slice in group *
-//! cells of a slice + position in the slice`. If the slices are consecutive ranges of one filter's cells, the group
-//! position is the same as the position in the undivided filter.
+//! A *group position* is the position of a cell within a whole slice group. Group positions number the cells of all
+//! slices of the group consecutively: the group position is the number of the slice in the group, multiplied by the
+//! number of cells of a slice, plus the position within the slice. If the slices are consecutive ranges of one filter's
+//! cells, the group position is the same as the position in the undivided filter.
 //!
 //! This module does not depend on the owners of slices, on the network or on the contents of cells.
 
@@ -86,9 +87,9 @@ impl Prober {
         Ok(Self { groups, geometry, shape: plan.shape(), spread, divided })
     }
 
-    /// Creates the prober for a lower level of a filter tree. Probes of the level contain the positions at the root,
-    /// because messages between levels contain these positions. The prober converts them to the level's own cells when
-    /// it determines the slices of an event: `2^fold` cells of the root share one cell of the level.
+    /// Creates the prober for a lower level of a filter tree. Levels exchange the positions of events at the root, so
+    /// probes of every level contain these positions. The prober of a lower level converts them to the level's own
+    /// cells when it determines the slices of an event. `2^fold` cells of the root share one cell of the level.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::new`].
@@ -142,10 +143,10 @@ impl Prober {
         }
     }
 
-    /// Derives the positions of an event for a slicing of the form `vertical-horizontal:RxP`, which first divides the
-    /// cells into ranges and then the events of each range over several slices. A position first selects a range. A
-    /// separate hash word then selects the slice within that range. All positions of the event within the same range
-    /// use the same hash word, so they lie in the same slice.
+    /// Derives the positions of an event for a slicing of the form `vertical-horizontal:RxP`. Such a slicing divides
+    /// the cells into R ranges, and each range into P slices. Each position of the event first selects a range. A
+    /// second hash then selects one of the P slices of that range. All positions of the event in the same range use the
+    /// same second hash, so they lie in the same slice.
     fn spread_over_parts(&self, digest: Digest, parts: u64, slice_cells: u64, positions: &mut [u64]) {
         let mut ranges = [0; HASHES_MAX as usize];
         for index in 0..positions.len() {
@@ -195,7 +196,7 @@ pub struct GroupPlan {
     slices_per_group: u32,
     slice_cells: u64,
     /// Precomputed reciprocal of the number of cells in a slice: `(2^64 - 1) / slice_cells`. With this factor, the
-    /// slice of a position is found by a multiplication instead of a division, which matters because an owner does this
+    /// slice of a position is computed by a multiplication, which is faster than a division. An owner computes slices
     /// dozens of times for each event.
     slices_per_2_64: u64,
     hashes: u32,
@@ -272,9 +273,10 @@ impl GroupPlan {
         (slice as u32 + u32::from(is_next), if is_next { offset - self.slice_cells } else { offset })
     }
 
-    /// Writes the steps of an event's test to `route`, in the same form as [`super::SlicePlan::route`]. There is one
-    /// step for each slice that holds some of the event's `positions`. The steps are in the order in which the slices
-    /// first occur among the positions, and slices are numbered within the group.
+    /// Writes the steps of an event's test to `route`, with one step for each slice that holds some of the event's
+    /// `positions`. The steps are in the order in which their slices first occur among the positions. Slices are
+    /// identified by their numbers within the group. The form of the route is the same as that of
+    /// [`super::SlicePlan::route`].
     #[inline]
     pub fn route(&self, positions: &[u64], route: &mut Route) {
         let positions = &positions[..positions.len().min(HASHES_MAX as usize)];

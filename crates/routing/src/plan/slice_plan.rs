@@ -58,10 +58,11 @@ pub struct SlicePlan {
 enum Picks {
     /// One slice holds all positions of an event.
     Together { slices: u64 },
-    /// The positions of an event are spread over several slices. First, the digest of the event selects a group of
-    /// slices. Each position then selects a range of cells within the group. If a range is divided into several parts,
-    /// another hash selects the part. The number of groups or the number of parts is always 1, because no slicing has
-    /// both.
+    /// The positions of an event are spread over several slices, which are selected in up to three steps. First, the
+    /// digest of the event selects a group of slices. Each position then selects a range of cells within the group. If
+    /// a range is divided into several parts, another hash selects the part.
+    ///
+    /// No slicing has both several groups and several parts of a range, so at least one of `groups` and `parts` is 1.
     Apart { groups: u64, ranges: u64, parts: u64 },
     /// The digest picks slices first, and then positions within each of them (Koloniari et al. 2011, section 3.3).
     Chosen { slices: u64, each: usize },
@@ -101,9 +102,12 @@ impl SlicePlan {
     }
 
     /// Creates the plan of a general slicing, which is meant for experiments (Koloniari et al. 2011, section 3.3,
-    /// Proposition 2). Of the k positions of an event, `choices` (k1 in the paper) hash functions choose slices, and
-    /// each chosen slice holds k/k1 positions. With one choice, the result is the same as horizontal slicing. With k
-    /// choices, each slice holds one position, and the load of the slices is the same as with vertical slicing.
+    /// Proposition 2). An event has k positions. `choices` (k1 in the paper) hash functions choose slices for the
+    /// event, and each chosen slice holds k/k1 of the positions.
+    ///
+    /// Horizontal and vertical slicing are the two extremes. With one choice, one slice holds all positions, as with
+    /// horizontal slicing. With k choices, each chosen slice holds one position, and the slices have the same load as
+    /// with vertical slicing.
     ///
     /// # Errors
     /// Returns [`PlanError`] if the layout is not classic, if the number of slices is 0 or too large, or if the number
@@ -145,10 +149,10 @@ impl SlicePlan {
         }
     }
 
-    /// Writes the steps of an event's test to `route`. There is one step for each slice that holds positions of the
-    /// event. The steps are in the order of the event's hash functions. The first step therefore goes to a different
-    /// slice for different events, which spreads the load evenly. If the steps were sorted by slice, low-numbered
-    /// slices would have to test more events first.
+    /// Writes the steps of an event's test to `route`, with one step for each slice that holds positions of the event.
+    /// The steps are in the order of the event's hash functions. Different events therefore begin their tests at
+    /// different slices, which spreads the load evenly. If the steps were sorted by slice, most tests would begin at
+    /// slices with low numbers, and these slices would have more work.
     #[inline]
     pub fn route(&self, digest: Digest, route: &mut Route) {
         route.clear();

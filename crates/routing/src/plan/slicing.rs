@@ -18,8 +18,8 @@ pub const SLICES_MAX: u32 = 4096;
 pub struct Slicing(Cut);
 
 /// Ways to divide a filter into slices. A filter can be divided by events (horizontal), by cells (vertical), or by
-/// both. If both are combined, the first number belongs to the division that comes first in the name, and the second
-/// number to the other division.
+/// both. The two combined ways have a number for each division. The first number belongs to the division that their
+/// name states first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Cut {
     /// The filter is a single slice.
@@ -31,9 +31,9 @@ pub enum Cut {
     Vertical(NonZeroU32),
     /// Events are divided over groups, and the cells of each group are divided over its slices.
     HorizontalVertical(NonZeroU32, NonZeroU32),
-    /// Cells are divided into ranges, and the events of each range are divided over the slices of that range. Each
-    /// range uses another hash to select the slice of an event, so an event can have a different slice number in each
-    /// range.
+    /// Cells are divided into ranges, and the events of each range are divided over several slices. Each range uses a
+    /// different hash to select the slice of an event. The same event can therefore have, for example, the third slice
+    /// of one range and the first slice of another range.
     VerticalHorizontal(NonZeroU32, NonZeroU32),
 }
 

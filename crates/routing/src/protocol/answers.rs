@@ -1,6 +1,6 @@
-//! Answers to the events of a batch, as the state machine of a slice group gives them to the client. An [`Answers`]
-//! value contains several lists, such as verdicts and estimates. Each list either has one entry for every event of the
-//! batch, in the order of the events, or is empty because its information does not apply.
+//! Answers to the events of a batch, which the state machine of a slice group returns for the client. An [`Answers`]
+//! value contains several lists, such as verdicts and frequency estimates. A list has one entry for every event of the
+//! batch, in the order of the events. If a kind of information does not apply to the batch, its list is empty.
 
 use super::hold::Hold;
 use crate::map::TREE_LEVELS_MAX;
@@ -65,10 +65,11 @@ impl Answers {
         self
     }
 
-    /// Adds the quality of the verdicts to the answers. `is_degraded` tells whether fewer positions than usual were
-    /// tested, or whether tested slices have lost events. Fewer positions make false positives more likely.
-    /// `expected_rate` is the resulting mean probability that a new event is reported as a duplicate. It is 0 if all
-    /// positions were tested.
+    /// Adds information about the quality of the verdicts to the answers. `is_degraded` tells whether fewer positions
+    /// than usual were tested, for example because slices are down, or whether tested slices have lost events.
+    ///
+    /// `expected_rate` is the mean probability that a new event is reported as a duplicate. This probability rises when
+    /// fewer positions are tested. The value is 0 if all positions were tested.
     pub fn with_quality(mut self, is_degraded: bool, expected_rate: f32) -> Self {
         self.is_degraded = is_degraded;
         self.expected_rate = expected_rate;
@@ -143,9 +144,9 @@ impl Answers {
         (self.decisions, self.seen)
     }
 
-    /// Appends the answers to another run of the same batch. In a filter tree, every duplicate was found at some level.
-    /// If `wants_seen` is set, the answers keep the level of each event. Otherwise they only keep how many duplicates
-    /// each level has found.
+    /// Appends the answers for the next run of events of the same batch. In a filter tree, each duplicate was found at
+    /// some level of the tree. If `wants_seen` is set, the answers keep the level of each duplicate. Otherwise they
+    /// only keep the number of duplicates that each level has found.
     pub fn append(&mut self, run: &Self, wants_seen: bool) {
         let before = self.len();
         self.decisions.extend_from_slice(&run.decisions);
@@ -168,9 +169,9 @@ impl Answers {
         self.expected_rate = self.expected_rate.max(run.expected_rate);
     }
 
-    /// Withdraws all verdicts, because the cells that the verdicts were based on may have been lost. Every verdict is
-    /// replaced by undecided with the reason unknown, and granted claims are revoked. Events that are already undecided
-    /// keep their reason.
+    /// Withdraws all verdicts, because the cells that the verdicts were based on may have been lost. A verdict is
+    /// replaced by undecided with the reason unknown. A claim that was granted is revoked, and its event becomes
+    /// undecided with the reason not ready. Events that are already undecided keep their reason.
     pub fn give_up(&mut self) {
         make_unknown(&mut self.decisions);
         for (hold, decision) in self.holds.iter_mut().zip(&mut self.decisions) {
@@ -182,9 +183,9 @@ impl Answers {
     }
 }
 
-/// Appends the entries for a run of `events` events to a list of optional information, such as estimates. The list
-/// describes the events of a batch, and `before` events precede the run. A run without this information has no entries.
-/// If other runs of the batch have entries, the events of such a run get the default value.
+/// Appends entries to a list of optional information about the events of a batch, such as estimates. The list covers
+/// the first `before` events of the batch, and `run` contains the entries for the next `events` events. If `run` is
+/// empty although the list has entries, or the other way round, the missing entries are filled with the default value.
 fn extend<T: Clone + Default>(list: &mut Vec<T>, run: &[T], before: usize, events: usize) {
     if list.is_empty() && run.is_empty() {
         return;

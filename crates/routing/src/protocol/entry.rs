@@ -6,9 +6,9 @@
 //! - Checkpoint entries contain the state of the group at some time. When a checkpoint is complete, log entries from
 //!   before the checkpoint are no longer needed.
 //!
-//! A slice group keeps working while it writes a checkpoint, so log entries are written between the parts of the
-//! checkpoint. To recover the group, all entries since the start of the checkpoint are replayed in the order in which
-//! they were written. The recovered group then knows everything that the original group knew.
+//! A slice group keeps working while it writes a checkpoint, so the journal contains log entries between the parts of
+//! the checkpoint. To recover the group, all entries since the start of the checkpoint are replayed in the order in
+//! which they were written. The recovered group has the same state as the group had when it wrote the last entry.
 //!
 //! Replaying the same log entry twice has the same effect as replaying it once. Recovery is therefore safe even if a
 //! checkpoint already contains the effect of a log entry.
@@ -83,9 +83,9 @@ pub enum Entry {
         /// Marks of the sources of idempotency keys.
         sources: Vec<(u128, u64)>,
     },
-    /// Statement that this node was the head node of every event of the group that a client may still retry. The node
-    /// can therefore answer each retry from its own replies. The statement was made for the cluster map at the given
-    /// epoch, and is valid as long as the head nodes have not changed since that epoch.
+    /// Statement that this node was the head node of all recent events of the group, which are the events that a client
+    /// may still retry. The node can therefore answer every retry from its own stored replies. The statement refers to
+    /// the cluster map at the given epoch. It remains valid as long as the head nodes do not change.
     Headed {
         /// Epoch of the cluster map.
         epoch: Epoch,

@@ -66,10 +66,11 @@ pub enum PeerBody {
     /// Tests of events. The head node sends them to the next node of the pipeline, or to all nodes of an event in
     /// parallel.
     Test(TestBatch),
-    /// Tests of events that a consumer wants to claim. The head node sends them to all nodes that would record the
-    /// events, and each of these nodes tests its cells and answers. A node also answers whether it has granted a claim
-    /// on an event itself, when it was the head node earlier. A message without events only asks for the version of the
-    /// cluster map that the receiver uses.
+    /// Request of a head node to test events that a consumer wants to claim. It is sent to all nodes that would record
+    /// the events. Each of these nodes replies with the result of the test. A node that was the head node earlier may
+    /// have granted a claim on an event itself, and also reports such claims.
+    ///
+    /// A message without events only asks the receiver for the version of the cluster map that it uses.
     ClaimTests(Box<ClaimTests>),
     /// Results of tests, sent to the head node.
     Resolved(Resolved),
@@ -77,10 +78,12 @@ pub enum PeerBody {
     Set(SetBatch),
     /// Acknowledgements of sets, sent to the head node.
     SetAcks(SetAcks),
-    /// Question of a node that was down and has returned, sent to all nodes of its group. The node needs to know what
-    /// happened while it was down. If the positions of an event are spread over several slices, it asks for the latest
-    /// unit in which events were recorded without it. If one slice holds all positions of an event, it asks the copy
-    /// that answers clients for the replies that the copy has given.
+    /// Question of a node that was down and has returned. The node sends it to all nodes of its slice group, because it
+    /// needs to know what happened while it was down.
+    ///
+    /// The answer depends on the slicing. If the positions of an event are spread over several slices, the answer
+    /// contains the latest unit in which events were recorded without the returned node. If one slice holds all
+    /// positions of an event, the copy that answers clients sends the replies that it has given.
     AskPast,
     /// Answer to `AskPast`. From now on, the sender also sends its events to the node that asked.
     Past(Past),
@@ -88,18 +91,20 @@ pub enum PeerBody {
     AskCells(AskCells),
     /// Answer to `AskCells`.
     Cells(CellParts),
-    /// Recorded events and replies, which one node forwards so that another node has them too. The usual case is a
-    /// group in which one slice holds all positions of an event: the copy that answers clients sends its records to the
+    /// Recorded events and replies, which one node forwards to another node. Most of these messages belong to a group
+    /// in which one slice holds all positions of an event. The copy that answers clients then sends its records to the
     /// other copies of the slice, and each of these copies acknowledges the message number.
     ///
-    /// Messages without a number contain only replies, and the receiver does not acknowledge them. They are used in two
-    /// cases. If one slice holds all positions of an event, they bring the missing replies to a copy that was down and
-    /// has returned. If positions are spread over several slices, they bring the replies of a head node to the node
-    /// that will be the next head node of the same events.
+    /// Messages without a number contain only replies, and the receiver does not acknowledge them. Their purpose
+    /// depends on the slicing. If one slice holds all positions of an event, they bring the missing replies to a copy
+    /// whose node was down and has returned. If positions are spread over several slices, they bring the replies of a
+    /// head node to the node that will take over its events.
     Mirror(Option<MirrorNumber>, Arc<Mirrored>),
-    /// States that the former head node of a slice has finished all events of that slice. The message is sent to the
-    /// node that has taken over the slice. Messages of this type also mark the beginning and the end of the replies
-    /// that are sent to a copy that was down and has returned.
+    /// States that the previous head node of a slice has finished all events of that slice. The previous head node
+    /// sends this message to the node that has taken over the slice.
+    ///
+    /// Messages of this type have a second use: they mark the beginning and the end of the replies that are sent to a
+    /// copy whose node was down and has returned.
     HandedOver(HandedOver),
 }
 
@@ -149,9 +154,9 @@ impl PeerBody {
 pub struct HandedOver {
     /// Epoch of the takeover. The receiver has taken over at this epoch or at an earlier one.
     pub epoch: Epoch,
-    /// Time in milliseconds for which the sender has forwarded its replies to the receiver. A client may retry a
-    /// request that has an idempotency key, and the receiver can answer the retry if the sender's original reply was
-    /// given within this time.
+    /// Period for which the receiver knows the replies of the sender, in milliseconds before this message. When a
+    /// client retries a request that the sender answered within this period, the receiver can repeat the sender's
+    /// reply. Clients mark retries with an idempotency key.
     pub told_for_ms: u64,
 }
 
@@ -371,8 +376,8 @@ pub struct Resolved {
     pub tickets: Vec<u64>,
     /// Whether all tested cells of the event are set, for each event.
     pub hits: Vec<bool>,
-    /// Generations that contain the events. The list has one entry for each event whose cells are all set. It is empty
-    /// if the head node does not need this information.
+    /// Generations that contain an event, as a bit mask, for each event whose cells are all set. The list is empty if
+    /// the head node does not need to know the generations.
     pub generations: Vec<u16>,
     /// Events that could not be tested, as pairs of an index and a reason.
     pub undecided: Vec<(u32, Reason)>,
@@ -384,8 +389,9 @@ pub struct Resolved {
     pub degraded: bool,
     /// Earliest expiry of the cells of each event whose cells are all set. The list is empty outside of trees.
     pub expiries: Vec<UnitNumber>,
-    /// Events on which the sender of this message has itself granted a claim to another consumer. Each entry is a pair
-    /// of the event's index and the remaining duration of the claim in milliseconds.
+    /// Claims that prevent the requested claim, because the sender of this message has already granted them to another
+    /// consumer. Each entry is a pair of the event's index and the remaining duration of the existing claim in
+    /// milliseconds.
     pub vetoes: Vec<(u32, u32)>,
 }
 
@@ -456,9 +462,9 @@ mod tests {
         PeerMessage { filter: FilterId(1), epoch: Epoch(1), group: 0, body }
     }
 
-    /// Creates a test message with two events for each head node in `heads`. Each head node waits for its results for
-    /// the given number of milliseconds. The ticket, stamp and expiry of an event are all equal to the event's number,
-    /// so that the tests can recognize the event.
+    /// Creates a test message with two events for each pair in `heads`. A pair contains a head node and the number of
+    /// milliseconds that the node waits for the results. The ticket, stamp and expiry of an event are all equal to the
+    /// event's number, so that the tests can recognize the event.
     fn tests_for(heads: &[(u64, u32)]) -> PeerMessage {
         let mut test = TestBatch::default();
         for (head, deadline_in_ms) in heads {

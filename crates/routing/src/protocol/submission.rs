@@ -22,13 +22,14 @@ pub enum Operation {
     Observe,
     /// Tests each event without recording it.
     Lookup,
-    /// Counts each event and estimates the event's frequency. The reply contains the estimates. The verdict has no
-    /// meaning: it is always first-seen, unless the event is undecided.
+    /// Counts each event and estimates the event's frequency. The reply contains the estimates. The verdict is always
+    /// first-seen, unless the event is undecided, so clients can ignore it.
     Count,
     /// Estimates the frequency of each event without counting it. The verdicts are the same as for `Count`.
     Estimate,
-    /// Tests each event on behalf of a higher level in a tree of filters, to verify that this level knows the event
-    /// too. An event that is in flight at this level counts as known. This level does not ask other levels.
+    /// Tests each event in order to verify a duplicate that a higher level of a filter tree has found. The higher level
+    /// asks this level whether it knows the event too. An event that is in flight at this level counts as known. This
+    /// level does not ask any other level.
     Verify,
     /// Records events that a lower level of a tree has already decided on its own, for example while it could not reach
     /// its parent. The events are recorded at this level and at all levels above, even if they are already known. The
@@ -47,9 +48,12 @@ pub enum Operation {
     /// - Duplicate means that the event was already recorded before.
     /// - Undecided with the reason claimed means that another consumer holds the event.
     Confirm,
-    /// Releases claims without recording the events, so that another consumer can claim them. In the reply, first-seen
-    /// means that the claim was released. Undecided with the reason claimed means that the sender did not hold the
-    /// event any more, for example because its claim had ended.
+    /// Releases claims without recording the events, so that another consumer can claim them. The verdicts in the reply
+    /// have a special meaning:
+    ///
+    /// - First-seen means that the claim was released.
+    /// - Undecided with the reason claimed means that the sender no longer held the event, for example because its claim
+    ///   had ended.
     Release,
 }
 
@@ -199,8 +203,9 @@ impl Submission {
         BatchName { producer: self.producer, sequence: self.sequence }
     }
 
-    /// Returns whether the operation supports the time to live that the request contains, if it contains one. A time to
-    /// live limits how long an event is remembered, so only the operations `Observe` and `Confirm` support it.
+    /// Returns `false` if the request contains a time to live that its operation does not support. A time to live
+    /// limits how long an event is remembered, so only the operations `Observe` and `Confirm`, which record events,
+    /// support it.
     pub fn takes_its_ttl(&self) -> bool {
         self.times.ttl_ms.is_none() || matches!(self.operation, Operation::Observe | Operation::Confirm)
     }

@@ -1,7 +1,9 @@
-//! Tags of events, which are short fingerprints. They reveal that a client has used an idempotency key a second time
-//! for another event. Tags are stored in journals and sent over the network, so the same event must have the same tag
-//! on every machine and in every version of the program. A tag has only 16 bits: two different events have the same tag
-//! with a probability of 1 in 65,535.
+//! Tags of events. A tag is a short fingerprint of an event, and reveals when a client uses the same idempotency key
+//! for two different events. A tag has only 16 bits, so two different events have the same tag with a probability of 1
+//! in 65,535.
+//!
+//! Tags are stored in journals and sent over the network. The same event must therefore have the same tag on every
+//! machine and in every version of the program.
 
 use firstseen_filter::Probes;
 
@@ -27,9 +29,9 @@ impl EventTag {
         Self(((sum ^ sum >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 48).max(1) as u16)
     }
 
-    /// Returns the tag of a batch, which reveals that a client has sent two different batches under the same name. The
-    /// tag is computed from the first and the last event of the batch, because two different batches usually differ in
-    /// at least one of these two events.
+    /// Returns the tag of a batch. The tag reveals when a client sends two different batches with the same idempotency
+    /// key. It is computed from the first and the last event of the batch, because two different batches usually differ
+    /// in at least one of these two events.
     pub(crate) fn of_batch(probes: &Probes) -> Self {
         match probes.len().checked_sub(1) {
             Some(last) => Self(Self::of(probes, 0).0.wrapping_mul(2).wrapping_add(Self::of(probes, last).0).max(1)),

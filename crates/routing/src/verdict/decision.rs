@@ -56,9 +56,9 @@ pub enum Reason {
     TooOld,
     /// The outcome is not known. The answer was lost on the way, or the deadline passed after cells may have been set.
     Unknown,
-    /// The slice group cannot decide the event at the moment, and no cell was set, so the client can retry. The usual
-    /// cause is a node that the decision depends on: the node does not hold the slice yet, has restarted, is about to
-    /// stop, or has not answered by the deadline. Another cause is that the former head node of the event has not
+    /// The slice group cannot decide the event at the moment. No cell was set, so the client can safely retry the
+    /// request. Usually the decision depends on a node that has restarted, is about to stop, does not hold the slice
+    /// yet, or has not answered by the deadline. It is also possible that the previous head node of the event has not
     /// finished its work yet.
     NotReady,
     /// The batch violates the protocol.
@@ -67,16 +67,18 @@ pub enum Reason {
     UnknownFilter,
     /// Too few of the event's slices are available and complete.
     SlicesDown,
-    /// The filter was altered, which means that a successor has replaced it. This filter does not have the event, so
-    /// the client must ask the successor. The client library does this automatically, unless the caller hashes events
-    /// itself and the successor has another hash secret. In that case the caller sees this reason, and must hash the
-    /// events again with the new secret.
+    /// The filter was altered, which means that a successor has replaced it. This filter does not know the event, so
+    /// the client must ask the successor.
+    ///
+    /// The client library asks the successor automatically. There is one exception: if the caller hashes events itself
+    /// and the successor has another hash secret, the caller receives this reason, and must hash the events again with
+    /// the new secret.
     Altered,
     /// The idempotency key was used before, for another event. The verdict of that event does not apply to this one.
     NameReused,
     /// The node has lost contact with a majority of the cluster for so long that other nodes may have taken over its
-    /// events. The node does not know the event, but another node may have recorded it, so the node does not decide. It
-    /// has not recorded the event.
+    /// events. The node does not know the event, but one of the other nodes may have recorded it. The node therefore
+    /// neither decides nor records the event.
     CutOff,
     /// The clock of the node is not reliable, so the node does not stamp events with its time. Either the clock differs
     /// from most other clocks in the cluster by more than the tolerated difference, or somebody has set the clock by
@@ -95,9 +97,9 @@ pub enum Reason {
 /// Where in a tree of filters an event was found, or where it is recorded now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Unit of the window in which the event is considered to have occurred. This is the unit in which the event was
-    /// recorded, or the earliest unit that is possible according to the event's cells. `None` means that the unit is
-    /// not known.
+    /// Unit of the window to which the event belongs. This is the unit in which the event was recorded. If that unit
+    /// cannot be determined, it is the earliest unit that the event's cells allow. `None` means that the unit is not
+    /// known.
     pub unit: Option<UnitNumber>,
     /// Level of the tree at which a duplicate was found, where the root is level 0.
     pub level: u8,

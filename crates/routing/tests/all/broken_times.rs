@@ -78,8 +78,10 @@ impl World {
     }
 
     /// Submits a batch of events and returns the decisions. `producer` sends the batch when the owner's clock shows
-    /// `wall_ms`. Each event is given as a key and an event time. The producer's clock, which is part of the
-    /// submission, shows the greatest event time so far.
+    /// `wall_ms`. Each event is given as a key and an event time.
+    ///
+    /// A submission also contains the reading of the producer's clock. At each event of the batch, this clock shows the
+    /// greatest event time so far.
     fn observe(&mut self, producer: u128, wall_ms: u64, events: &[(u64, u64)]) -> Vec<Decision> {
         let prober = Prober::new(&self.definition).unwrap();
         let mut probes = Probes::new(prober.shape());

@@ -408,8 +408,8 @@ fn one_consumer_holds_an_event_of_one_slice() {
     keep_their_promises(SEEDS, &TOGETHER);
 }
 
-/// The first seed at which the tests of this file detect each broken rule. The rules about alterations are missing,
-/// because no run in this file alters a filter. `claim_closing.rs` tests these rules, and
+/// For each rule, the first seed at which the tests of this file detect that the rule is switched off. The rules about
+/// alterations are not listed, because no run in this file alters a filter. `claim_closing.rs` tests these rules, and
 /// `crates/sim/tests/all/claims.rs` tests the rule `TellsUnknownClaims`.
 const MISSED_AT: [(Rule, u64); 11] = [
     (Rule::GrantsRecordNothing, 0),

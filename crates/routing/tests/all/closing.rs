@@ -203,9 +203,9 @@ fn a_call_on_its_way_when_the_filter_goes_is_answered() {
     assert!(unknown > 50, "{unknown} had recorded nothing");
 }
 
-/// In this test, a head does not find its own events in flight, because the rule `SingleFlight` is switched off. The
-/// guarantee then depends only on the rule that the change of filters waits until no event is in flight. Without this
-/// wait, an event is first-seen in the old filter and is also sent to the successor.
+/// Tests that the change of filters must wait until no event is in flight. The rule `SingleFlight` is switched off, so
+/// a head does not find its own events in flight and only the tested rule is left. If the change does not wait, the old
+/// filter calls an event first-seen and also sends it to the successor.
 #[test]
 fn a_change_that_does_not_wait_for_events_in_flight_is_found() {
     let limits = OwnerLimits { rules: Rules::without(Rule::SingleFlight), ..OwnerLimits::default() };

@@ -18,8 +18,9 @@ fn roomy() -> SlicedDefinition {
     definition(&spec(Kind::Timing, "1h", 1 << 14, HASHES), "vertical:3")
 }
 
-/// Creates a network of three nodes with one slice each. The network uses a policy that decides only if all slices are
-/// complete. If it used incomplete slices as well, an empty cell could be the result of a loss instead of a delay.
+/// Creates a network of three nodes with one slice each. The filter's policy allows a verdict only if all slices are
+/// complete. With a policy that accepts incomplete slices, an empty cell could be the result of a loss, but these tests
+/// examine delays only.
 fn network(definition: &SlicedDefinition, answer: AnswerWhen) -> Network {
     limited(definition, answer, OwnerLimits::default())
 }
@@ -238,10 +239,10 @@ fn an_event_that_two_maps_have_overtaken_is_unknown_and_recorded_at_all_copies()
     assert_eq!(replies(&network), [duplicate(5)]);
 }
 
-/// Regression test: a former head has sent a request to set the cells of an event, and the request arrives late. The
-/// present head has meanwhile found the event new. The former head only learns that the destination of its request is
-/// gone. In an earlier version, it treated the cells as set or set them again, and replied first-seen too, so the event
-/// had two winners.
+/// Regression test: a former head has sent a request to set the cells of an event, and the request is delayed.
+/// Meanwhile another node becomes the head and also finds the event new. The former head then learns only that the
+/// destination of its request is gone. In an earlier version, it treated the cells as set, or set them again, and
+/// replied first-seen. The event then had two winners.
 #[test]
 fn a_former_head_wins_nothing_when_a_node_that_it_waits_for_is_gone() {
     for goes_down in [true, false] {

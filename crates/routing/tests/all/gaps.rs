@@ -282,9 +282,9 @@ fn leave_before_node_2_is_down(answer: AnswerWhen) -> (Network, Producer, Vec<u6
     (network, producer, keys)
 }
 
-/// Regression test: a node that has given its slices away still had events in flight when another node went down. A
-/// returning node asks for the events that it missed, but it asks only nodes that still have slices of the group. The
-/// node without slices is not asked, so it must not rely on keeping its events for the returning node.
+/// Regression test: a node gave its slices away, but still had events in flight when another node went down. When the
+/// other node returns, it asks for the events that it missed, but it asks only nodes that still have slices of the
+/// group. The node without slices is never asked, so it must not rely on keeping its events for the returning node.
 #[test]
 fn a_node_that_has_left_keeps_nothing_for_one_that_goes_down_later() {
     let (mut network, mut producer, keys) = leave_before_node_2_is_down(AnswerWhen::Safe);
@@ -304,9 +304,10 @@ fn an_early_reply_of_a_node_that_has_left_makes_a_gap_where_its_event_is_lost() 
     assert!(!network.is_all_complete(), "node 2 has not got the event that node 3 replied to");
 }
 
-/// A slice moves from one node to another, which fetches the cells from it. The old node has not received one event
-/// yet, and under the old cluster map this event is not sent to the new node either. If the old node then goes down,
-/// the event is kept for that node only. Keeping the event is therefore not enough, because the moved slice lacks it.
+/// Tests that it is not enough to keep an event for a node that is down, if the slice of that node has moved. Node 1
+/// fetches slice 1 from node 2, which has not received one event of node 3 yet. Under the old cluster map, node 3 does
+/// not send this event to node 1 either. If node 2 then goes down, node 3 keeps the event for node 2 only, so the moved
+/// slice on node 1 would lack it.
 #[test]
 fn events_kept_for_a_node_that_is_down_do_not_follow_its_slice() {
     let (mut network, mut producer, keys) = long_window(AnswerWhen::Safe, 20);
@@ -336,9 +337,9 @@ fn events_kept_for_a_node_that_is_down_do_not_follow_its_slice() {
     find_again(&mut network, &mut producer, &keys, began_ms);
 }
 
-/// A copy comes back and fetches its cells from another copy, which has not received one event yet. The head that
-/// records this event does not keep it for either copy. If the other copy then goes down, the head must not treat the
-/// event as recorded there, because the returning copy was filled from it and lacks the event too.
+/// Tests a copy that is filled from another copy with a missing event. Node 1 comes back and fetches its cells from
+/// node 2, which has not received one event of node 3 yet. Node 3 keeps the event for neither of them. If node 2 then
+/// goes down, node 3 must not treat the event as recorded, because node 1 lacks it too.
 #[test]
 fn a_copy_that_is_back_lacks_sets_in_flight_to_the_node_it_fetched_from() {
     let limits = OwnerLimits { missed_events_max: 0, ..OwnerLimits::default() };

@@ -194,9 +194,9 @@ fn an_owner_goes_on_where_another_stopped() {
     }
 }
 
-/// Checks that `Bench::submit` panics if a reply is sent before the records on which it depends are persisted. The
-/// simulation could detect this fault too, by a power cut between the two steps. There it would appear only once in
-/// dozens of storms.
+/// Checks that `Bench::submit` panics if a reply is sent before the records on which it depends are persisted. In the
+/// simulation, this fault becomes visible only if a power cut happens between the two steps, which is the case once in
+/// dozens of storms. This test therefore checks for the fault directly.
 #[test]
 #[should_panic(expected = "replied to before it is kept")]
 fn a_reply_ahead_of_its_records_is_found() {
@@ -240,10 +240,12 @@ fn an_event_that_was_taken_up_without_a_reply_is_unknown() {
     assert!(decisions.iter().all(|decision| *decision == unknown), "{decisions:?}");
 }
 
-/// A batch with idempotency keys is answered, and the node restarts. Then the same keys are used for other events,
-/// which happens, for example, when a topic is deleted and created again. The tags of the keys show that the events
-/// differ. Records of an old version have no tags, so in that case the stored reply is returned for every event with
-/// such a key.
+/// Tests that idempotency keys from before a restart are not applied to different events. A batch with keys is
+/// answered, the node restarts, and the same keys are then used for other events. This happens, for example, when a
+/// topic is deleted and created again. The tags of the keys show that the events differ.
+///
+/// Records of an old version have no tags. After a restart with such records, the stored reply is therefore returned
+/// for every event with one of these keys.
 #[test]
 fn names_answer_no_other_events_after_a_start_either() {
     for (slicing, knows_tags) in [("none", true), ("vertical:4", true), ("none", false), ("vertical:4", false)] {

@@ -24,8 +24,9 @@ pub(crate) struct Visits {
     pub(crate) generations: u16,
 }
 
-/// Returns the visits of an event that passes through the given steps, where a step consists of positions in one slice.
-/// `node_of` returns the node of a slice. `held` returns the generations in which all positions of a step are set.
+/// Returns the visits of an event. `steps` lists the steps of the event, where one step contains all consecutive
+/// positions in one slice. `node_of` returns the node of a slice. `held` returns the generations in which all positions
+/// of a step are set.
 pub(crate) fn replay(
     steps: &[Step<'_>],
     node_of: impl Fn(u32) -> NodeId,

@@ -50,7 +50,8 @@ enum Cells {
 }
 
 /// Returns random places of a filter tree, each as a pair of its parent's index and its fold. The tree has two to six
-/// levels. At most eight root cells share a cell of a level, so the tests do not have to expect any false positive.
+/// levels. At most eight root cells share a cell of a level. With so few shared cells, the tests do not have to expect
+/// any false positive.
 fn shape(dice: &mut Dice) -> Vec<(usize, u8)> {
     let (mut places, mut levels) = (vec![(0, 0)], vec![0]);
     let depth_max = 1 + dice.below(5);

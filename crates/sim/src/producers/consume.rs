@@ -139,8 +139,8 @@ impl Lane {
 }
 
 /// Returns the name under which the history records a confirmation. All attempts to confirm the same grant have the
-/// same name. The history can therefore treat a further attempt as a retry, which may find the record of the first
-/// attempt or be confirmed again.
+/// same name, so the history treats each further attempt as a retry. A retry may find the record of the first attempt,
+/// or may be confirmed again.
 fn name_of(event: u64, fence: Fence) -> SubmissionName {
     let source = u128::from(event) << 64 | u128::from(fence.filter().0) << 48 | u128::from(fence.epoch().0);
     SubmissionName { source, number: fence.number() }

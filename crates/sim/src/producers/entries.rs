@@ -1,9 +1,9 @@
 //! Records which nodes calls entered, and lets producers look up events that were denied to other producers, for the
 //! laws about access rights.
 //!
-//! A call enters the cluster at the nodes that receive a batch of the call, and the history records all of these nodes.
-//! A run without access rights needs no such record, so it stays exactly as it would be without this module, including
-//! its random numbers.
+//! A call enters the cluster at the nodes that receive a batch of the call. The history records all of these nodes if
+//! the run uses access rights. A run without access rights needs no such record, so this module does nothing in such a
+//! run, and draws no random numbers.
 
 use std::collections::BTreeSet;
 
@@ -25,9 +25,9 @@ impl Lane {
         if self.scenario.rights { client.traffic() } else { Vec::new() }
     }
 
-    /// Records the nodes that call number `call` may have entered. These are all nodes to which the call's client has
-    /// sent a batch since the state in `before`. If several calls share a client, the record may contain more nodes
-    /// than the call has really entered.
+    /// Records the nodes at which call number `call` may have entered the cluster. These are all nodes to which the
+    /// client of the call has sent a batch since the state in `before`. If several calls share a client, the record may
+    /// contain additional nodes, because the batches of the other calls are not distinguished.
     pub(super) fn note_entries(&self, call: usize, client: &Client, before: &[NodeTraffic]) {
         if !self.scenario.rights {
             return;
@@ -48,9 +48,9 @@ impl Lane {
         lock(&self.history).rights.entries.insert(call, entries);
     }
 
-    /// Returns the event that a call uses. Usually this is `event`. A lookup by the producer that always has its rights
-    /// uses an event that was recently denied to another producer instead, if there is one. The lookup shows whether
-    /// the denied call has recorded the event nevertheless.
+    /// Returns the event that a call uses, which is usually `event`. One producer always keeps its rights, and its
+    /// lookups are an exception: they use an event that was recently denied to another producer, if there is one. Such
+    /// a lookup shows whether the denied call has recorded its event nevertheless.
     pub(super) fn or_one_that_was_refused(&self, event: u64, is_lookup: bool, dice: &mut SeededRng) -> u64 {
         if !self.scenario.rights || !is_lookup || self.number != principals::HOLDER {
             return event;

@@ -108,7 +108,8 @@ impl Course {
     }
 
     /// Changes the cluster map by creating a filter with one slice, and returns the costs of this change. `rest_bytes`
-    /// is the number of bytes between nodes in a period of the same length without a change.
+    /// is the number of bytes that nodes exchange without a change in a period of the same length, and is not part of
+    /// the costs.
     async fn change(&self, first: &mut Admin, rest_bytes: f64) -> turmoil::Result<Change> {
         self.connector.recorder.take();
         let begun = Instant::now();

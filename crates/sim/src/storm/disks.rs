@@ -41,8 +41,9 @@ impl Storm<'_> {
         disk.make_room();
     }
 
-    /// Causes a sync of the node's journal to hang. Returns the simulated time in microseconds at which the hang ends,
-    /// or has ended. For the first part of the hang, no other fault of a machine happens.
+    /// Causes a sync of the node's journal to hang. Returns the simulated time in microseconds at which the hang ends.
+    /// This time may already have passed when the function returns, because the function also waits for a random part
+    /// of the hang. During this wait, no other fault of a machine happens.
     pub(super) async fn hang_disk(&self, node: usize, dice: &mut SeededRng) -> u64 {
         let most_ms = dice.pick(&HANGS_MS_BELOW);
         let hang_ms = 1_000 + dice.below(most_ms);

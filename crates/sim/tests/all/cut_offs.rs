@@ -1,6 +1,7 @@
 //! Tests that two nodes never both call the same event first-seen. A node that answers alone is cut off together with a
-//! producer, and continues to use its old cluster map. The other nodes continue without it. When all events that they
-//! lack have expired, their copy of the slice answers too, so both sides could reply.
+//! producer, and continues to use its old cluster map. The other nodes continue without it. As soon as all events that
+//! they lack have expired, another copy of the slice answers too. Without protection, both copies could then call the
+//! same event first-seen.
 //!
 //! A run consists of the following steps:
 //!

@@ -14,9 +14,9 @@ use crate::common;
 /// Seeds of a family, which is named by its flag.
 type Seeds = (&'static str, Range<u64>);
 
-/// Seeds whose runs are repeated to check that the same seed gives the same trace. The seeds cover delays, resets and
-/// held links with all slicings and kinds of filters, and every kind of fault of trees and disks. Further seeds cover
-/// nodes that are away for long, slices that move, and storms with all faults.
+/// Seeds whose runs are repeated to check that the same seed gives the same trace. The selected seeds cover all
+/// slicings and kinds of filters, and every sort of fault: faults of links, trees and disks, nodes that are away for a
+/// long time, slices that move, and storms with all faults.
 const ALL: [Seeds; 9] = [
     ("--seeds", 20..27),
     ("--trees", 20..24),

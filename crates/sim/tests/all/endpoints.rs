@@ -23,7 +23,7 @@ fn endpoints() -> Family {
 /// still recorded keys at its Redis endpoint by the wrong clock. Keys with a time to live of 60 s were then forgotten
 /// too early.
 #[test]
-fn a_endpoint_that_stamps_by_a_wrong_clock_is_found() {
+fn an_endpoint_that_stamps_by_a_wrong_clock_is_found() {
     is_found("--endpoints", Rule::EndpointStampsByJudgedTime, 0, BROKEN_SEEDS);
 }
 

@@ -1,5 +1,6 @@
-//! Tests disks that neither fail nor respond. The syncs of one node's journal hang for one to sixty seconds, and then
-//! those of another node. Meanwhile every slice has a complete copy on another node, so calls must still get verdicts.
+//! Tests disks that neither fail nor respond. First the journal syncs of one node hang for one to sixty seconds, and
+//! later the journal syncs of another node. During each hang, every slice has a complete copy on another node, so calls
+//! must still get verdicts.
 
 use std::ops::Range;
 

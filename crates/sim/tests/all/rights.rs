@@ -1,7 +1,9 @@
 //! Tests scenarios in which producers need access rights, and an operator revokes and restores these rights. When a
-//! principal loses a right, its calls must get no verdict and set no cell, as soon as the nodes that the calls enter
-//! have the new cluster map. No other principal may be denied. Then the rule that ensures this is switched off, and the
-//! checker must detect that.
+//! principal loses a right, the nodes must reject its calls as soon as they have the new cluster map. A rejected call
+//! gets no verdict and sets no cell. No other principal may be denied.
+//!
+//! The tests also switch off the rule that the nodes reject such calls. The checker must then detect that the rule is
+//! missing.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

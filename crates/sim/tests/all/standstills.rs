@@ -1,7 +1,9 @@
 //! Tests machines that are paused together with all of their clocks, as virtual machines can be. Meanwhile the other
-//! nodes continue without the paused node. When the machine continues, its lease seems to be active and its time of day
-//! is seconds behind, because its clocks do not show the pause. At the latest half a second later, the node must notice
-//! this. It must then not stamp or record events until its clocks are right or the other nodes have confirmed them.
+//! nodes continue without the paused node. Because the clocks of the paused machine do not show the pause, its lease
+//! seems to be active afterwards, although its time of day is seconds behind.
+//!
+//! A node whose machine was paused must notice this within half a second after the pause. It must then not stamp or
+//! record events until its clocks are right or the other nodes have confirmed them.
 
 use std::ops::Range;
 

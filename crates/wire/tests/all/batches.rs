@@ -170,9 +170,9 @@ fn frame_bytes(message: &impl Message) -> usize {
     message.encoded_len() + 5
 }
 
-/// Checks the size of requests with 1,024 events. The encoded positions of an event may take at most 5 % more space
-/// than `firstseen plan` predicts for the filter. In addition, a batch may take 64 bytes, and each event one byte if
-/// the times of events change.
+/// Checks the size of requests with 1,024 events. The positions may take at most 5 % more space than `firstseen plan`
+/// predicts for the filter, and the rest of the batch at most 64 bytes. If the events have different times, the request
+/// may take one more byte for each event, and a second one for each event that is late.
 #[test]
 fn requests_cost_what_the_plan_says() {
     let numbers = &mut Numbers::new(5);
@@ -194,9 +194,9 @@ fn requests_cost_what_the_plan_says() {
     }
 }
 
-/// Checks the size of replies to batches of 1,024 events. If one node decides each event alone, the reply may take at
-/// most 0.2 bytes for an event. If several nodes decide an event together and the reply arrives in two halves, it may
-/// take at most 0.5 bytes for an event.
+/// Checks the size of replies to batches of 1,024 events. If one node alone decides each event, a reply may take at
+/// most 0.2 bytes for each event. If several nodes decide an event together, the batch is answered in several replies,
+/// and these may take at most 0.5 bytes for each event.
 #[test]
 fn replies_cost_a_fifth_of_a_byte() {
     let numbers = &mut Numbers::new(6);
@@ -282,9 +282,9 @@ fn fences_come_back_with_the_events_of_their_runs() {
     assert!(matches!(refused, Err(WireError::TooGreat { field: "fences", max: 10, .. })), "{refused:?}");
 }
 
-/// Checks that events with a time to live use operation codes of their own. An old node does not know the field for the
-/// time to live. If the operation code were the usual one, that node would ignore the field and remember the events for
-/// the whole window. Because it does not know the operation code either, it refuses the batch.
+/// Checks that an old node refuses events with a time to live instead of remembering them for the whole window. The old
+/// node does not know the field for the time to live and would ignore it. Events with a time to live therefore use
+/// operation codes of their own, which the old node does not know either, so it refuses the batch.
 #[test]
 fn lives_come_with_operations_of_their_own() {
     let numbers = &mut Numbers::new(10);

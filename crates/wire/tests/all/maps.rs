@@ -169,8 +169,8 @@ fn secrets_do_not_print_themselves() {
     }
 }
 
-/// Checks an old client in a cluster of a newer version. Some filters of that cluster are of kinds that the client does
-/// not know. The client must still be able to use all other filters.
+/// Checks an old client in a cluster of a newer version. If some filters of the cluster are of kinds that the client
+/// does not know, the client must still be able to use all other filters.
 #[test]
 fn a_filter_that_cannot_be_read_hides_no_other() {
     let map = ClusterMap { format: Format(77), ..map() };

@@ -18,14 +18,15 @@ pub(crate) struct Metadata {
     pub(crate) map: ClusterMap,
     /// Secret of each filter, by the filter's number: 32 bytes in hexadecimal digits.
     pub(super) secrets: BTreeMap<FilterId, String>,
-    /// Names of the filters that the cluster had but this backup does not contain, because a restore was still creating
-    /// them. A backup that an earlier release made also omits filters that were being altered, or does not have this
-    /// list at all.
+    /// Names of the filters that the cluster had but this backup does not contain. A filter is left out if a restore
+    /// was still creating it when the backup was taken, because its cells were not complete yet. Earlier releases also
+    /// left out filters that were being altered, and backups of the oldest releases do not have this list.
     #[serde(default)]
     pub(crate) left_out: Vec<String>,
-    /// Numbers of the filters that were being altered when the backup was taken. For such a filter, the backup contains
-    /// only the new filter, so the events that were recorded before the alteration are missing. A backup that an
-    /// earlier release made omits filters that were being altered.
+    /// Numbers of the filters that were being altered when the backup was taken. During an alteration, a filter
+    /// consists of a predecessor and a new filter. The backup contains only the new filter, so the events that the
+    /// predecessor recorded are missing. In backups of earlier releases this set is empty, because those backups leave
+    /// such filters out completely.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) altered: BTreeSet<FilterId>,
 }

@@ -196,9 +196,9 @@ async fn take(
 }
 
 /// Prepares filters that are being altered for the backup, and returns their numbers. During an alteration, a filter
-/// has a predecessor of the same name, which still answers lookups. A backup contains only one filter per name, so this
-/// function removes the predecessors from the map. A restored filter then counts as having lost the events of its
-/// predecessor.
+/// has a predecessor of the same name, which still answers lookups. A backup can contain only one filter per name, so
+/// this function removes the predecessors from the map. The restored filter then lacks the events of its predecessor,
+/// and counts them as lost.
 fn cut_lines(map: &mut ClusterMap) -> BTreeSet<FilterId> {
     let lines: Vec<_> = map.filters.keys().filter_map(|id| Some((*id, map.former_of(*id)?.0))).collect();
     for (_, former) in &lines {
@@ -212,9 +212,10 @@ fn leave_out(map: &mut ClusterMap) -> Vec<String> {
     map.filters.extract_if(.., |_, record| is_restoring(&record.name)).map(|(_, record)| record.name).collect()
 }
 
-/// Updates the numbers of generations in the map. A slice may have opened new generations after the map was read, so
-/// the number of its newest generation in the copied cells may be greater than the number in the map. `sent` has the
-/// newest generation of each slice, by filter.
+/// Updates the numbers of the newest generations in the cluster map of the backup. The map is read before the cells,
+/// and a slice may open a new generation in between. The map must then be changed to the number that the copied cells
+/// have. `sent` contains the number of the newest generation of each slice, as it was sent with the cells, grouped by
+/// filter.
 fn with_generations(mut map: ClusterMap, sent: Vec<(FilterId, Vec<GenerationNumber>)>) -> ClusterMap {
     for (filter, newest) in sent {
         let Some(record) = map.filters.get_mut(&filter).filter(|record| record.has_flights()) else { continue };

@@ -29,8 +29,8 @@ use write::Restoring;
 /// Flags of `firstseen cluster restore`.
 ///
 /// After the restore, the filters contain only the events that were recorded before the backup began. The command
-/// prints when that was, and asks whether later events may be reported as first-seen again (--yes). With --undecided,
-/// events that are not in the backup are reported as undecided instead.
+/// prints the time at which the backup began, and asks whether events that are newer than the backup may be reported as
+/// first-seen again (--yes). With --undecided, events that are not in the backup are reported as undecided instead.
 #[derive(Debug, Args)]
 pub struct RestoreArgs {
     /// Folder of the backup

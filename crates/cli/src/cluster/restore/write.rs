@@ -1,7 +1,11 @@
-//! Executes a restore in three steps. The restore first creates the filters under temporary names, which no producer
-//! uses. It then writes the cells of the filters, and finally gives the filters their real names. A node that restarts
-//! between the first and the last step may have lost some cells, so the restore then fails. A restore that fails drops
-//! the filters that it has created.
+//! Executes a restore in three steps:
+//!
+//! - The restore creates the filters under temporary names, which no producer uses.
+//! - It writes the cells of the filters from the backup.
+//! - It gives the filters their real names.
+//!
+//! A node that restarts between the first and the last step may have lost some cells, so the restore fails in that
+//! case. A restore that fails drops the filters that it has created.
 
 use std::collections::BTreeMap;
 
@@ -83,9 +87,9 @@ impl<'a> Restoring<'a> {
         Ok(not_forgiven)
     }
 
-    /// Sends a request to forgive the events that were recorded after the backup began and are therefore missing. The
-    /// operator has confirmed before that these events may be reported as first-seen. Returns a message for each filter
-    /// for which the request failed.
+    /// Sends a forgive request for each restored filter that may report lost events as first-seen. The lost events are
+    /// those that were recorded after the backup began, and the operator has confirmed before that they may be reported
+    /// as first-seen again. Returns a message for each filter for which the request failed.
     async fn forgive(&self, plan: &Plan) -> Vec<String> {
         let mut not_forgiven = Vec::new();
         for name in plan.decided() {

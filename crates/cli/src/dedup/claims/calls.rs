@@ -1,6 +1,7 @@
-//! Sends the requests of a run about claims. A run claims the events of a batch, and confirms each claim after the
-//! record of the event was written. A claim without a written record is released. When a run is interrupted, the
-//! remaining confirmations and releases are still sent, but within a time limit, because nodes may be unreachable.
+//! Sends the requests of a run about claims. A run claims the events of a batch, writes the records of the events that
+//! it was granted, and then confirms these claims. If a record was not written, the run releases its claim. If a run is
+//! interrupted, it still sends the remaining confirmations and releases. The time for this is limited, because nodes
+//! may be unreachable.
 
 use std::time::{Duration, Instant};
 
@@ -26,17 +27,18 @@ pub(in crate::dedup) struct Claimed {
 /// Shortest lease that is useful over a network.
 const LEASE_MIN: Duration = Duration::from_millis(100);
 
-/// How long a run waits for the reply to a claim request after an interrupt has ended all waits. If the run did not
-/// wait, a claim that is granted meanwhile would never be released, and no other consumer could claim the event until
-/// the lease ends.
+/// How long a run that was interrupted still waits for the reply to a claim request. The wait is needed because the
+/// cluster may grant the claim while the run ends. The run must know about the grant to release the claim, and
+/// otherwise no other consumer could claim the event until the lease ends.
 pub(in crate::dedup) const LET_GO_WITHIN: Duration = Duration::from_secs(2);
-/// How long a run that was interrupted continues to confirm the records that it has written. A record that is not
-/// confirmed in this time is written a second time, because another run claims its event when the lease has ended.
+/// How long a run that was interrupted continues to confirm claims whose records it has written. If a claim is not
+/// confirmed in this time, its lease ends. Another run can then claim the event and write the same record a second
+/// time.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Claims events like [`claimed`], but limits the wait once the run must end. In that case this function waits for the
-/// reply for at most [`LET_GO_WITHIN`] more. If no reply comes in this time, the function reports the events as held by
-/// other consumers.
+/// Claims events like [`claimed`], but limits the wait for the reply when the run must end. From the moment when
+/// `given_up` completes, the function waits for at most [`LET_GO_WITHIN`]. If no reply arrives in this time, the
+/// function reports all events as held by other consumers, so that the run does not write their records.
 pub(in crate::dedup) async fn claimed_or_left<R: Records>(
     filter: &Filter,
     lease: Duration,
@@ -167,9 +169,9 @@ pub(in crate::dedup) fn lease_of(filter: &Filter, lease_ms: u64) -> anyhow::Resu
     Err(UsageError(text).into())
 }
 
-/// Returns the verdict and the answer that a reply to a claim stands for. A granted claim belongs to the run until the
-/// lease ends, or until the run confirms or releases the claim. To confirm or release a claim, the run sends the fence
-/// of the claim, which is a number that the cluster assigns to each grant.
+/// Converts the reply to a claim request to a verdict and an answer. A granted claim contains a fence, which is a
+/// number that the cluster assigns to each grant. The run needs the fence to confirm or release the claim, so the
+/// answer contains it.
 fn meaning(claiming: Claiming) -> (Verdict, Answer) {
     match claiming {
         Claiming::Claimed(claim) => (Verdict::FirstSeen, Answer::Granted(claim.deliver().fence)),

@@ -1,6 +1,9 @@
-//! Tracks the claims of a run: which events of a batch this run may write, and which events other consumers hold. A
-//! record is written only while the claim of its event is valid. If the lease is about to end, the run claims the event
-//! again first. Batches with events that other consumers hold are set aside and retried, and their number is bounded.
+//! Tracks the claims of a run, which are its permissions to deliver events. The module knows which events of a batch
+//! this run may write, and which events other consumers hold.
+//!
+//! A record is written only while the claim of its event is valid. If the lease of the claim is about to end, the run
+//! claims the event again before it writes the record. A batch with events that other consumers hold is set aside and
+//! retried later. The number of such batches is bounded.
 
 pub(super) mod calls;
 
@@ -24,8 +27,8 @@ const LEAST_PARTS: u32 = 8;
 const ASK_EVERY_MAX: Duration = Duration::from_secs(1);
 const ASK_EVERY_MIN: Duration = Duration::from_millis(20);
 
-/// First pause before a request to a node with a problem is retried. The pause doubles with each failed attempt, up to
-/// [`TROUBLED_DOUBLINGS_MAX`] times.
+/// First pause before the run repeats a claim request that the cluster could not decide because of a problem with its
+/// nodes. The pause doubles with each failed attempt, up to [`TROUBLED_DOUBLINGS_MAX`] times.
 const TROUBLED: Duration = Duration::from_millis(250);
 const TROUBLED_DOUBLINGS_MAX: u32 = 4;
 
@@ -113,9 +116,9 @@ impl<R> Claims<R> {
         }
     }
 
-    /// Makes a batch of `events` events the current batch. `answers` has the replies to the claims of some of its
-    /// events. Returns those granted claims whose lease ends too soon to write a record. The caller must release these
-    /// claims, and the events are claimed again later.
+    /// Makes a batch of `events` events the current batch, and stores the replies to its claim requests. `answers`
+    /// contains these replies, for all or some of the events. Returns the granted claims whose lease ends too soon to
+    /// write a record. The caller must release the returned claims, and the run claims their events again later.
     pub(super) fn begin(&mut self, events: usize, answers: &Answers, asked: u32, now: Instant) -> Vec<(usize, Fence)> {
         let ends = answers.asked + self.lease - self.lease / CLOCK_RATE_PARTS as u32;
         let is_over = ends.saturating_duration_since(now) < self.lease / LEAST_PARTS;

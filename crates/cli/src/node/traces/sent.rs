@@ -1,6 +1,6 @@
-//! The exporter that sends trace spans to the collector, and the layer that selects these spans. A span is sent only if
-//! it has a field for the trace of a producer. All other spans, such as those of libraries, are ignored, so the
-//! collector receives only what belongs to a traced batch.
+//! The exporter that sends trace spans to the collector, and the layer that selects which spans are sent. A span is
+//! sent only if it has a field with the trace id of a producer. The layer ignores all other spans, such as those of
+//! libraries, so the collector receives only spans of batches that a producer wants to trace.
 
 use std::fmt;
 

@@ -52,8 +52,8 @@ impl Shape {
     }
 
     /// Returns a record of this form, including its newline. `time_s` is the time of the record in seconds after the
-    /// beginning of the input. `serial` is a number that makes the record different from all others, except in the form
-    /// `Lines`, which contains only the key.
+    /// beginning of the input. `serial` is a number that occurs only once, so records with the same key still differ.
+    /// The form `Lines` contains only the key and does not use the other numbers.
     pub(super) fn record(self, key: u64, time_s: u64, serial: u64) -> String {
         let time_s = START_S + time_s;
         match self {

@@ -242,9 +242,9 @@ impl Stream {
         subject.look_up_each(events.map(event), |event, is_found| each(*come - event.key, is_found))
     }
 
-    /// Returns for how long after the window events are still found, in events. The result is the greatest age at which
-    /// an event and all younger events are found, minus the window. It is 0 if an event of the last tick of the window
-    /// is not found.
+    /// Returns for how long after the end of the window events are still found. The result is a number of events: the
+    /// greatest age up to which every event is found, minus the window. The result is 0 if an event of the last tick of
+    /// the window is not found.
     fn edge(&mut self, window: u64, tick: u64) -> Result<u64, EvalError> {
         let mut oldest = 0;
         let mut is_over = false;

@@ -190,12 +190,15 @@ fn print_bits_axis() -> Axis {
     Axis::linear("bits of a fingerprint (F)")
 }
 
-const RATE: &str = "1 - (1 - 2^-F)^(2 S fill), where a fingerprint has F bits and a bucket has S slots (Fan et al. \
-2014, section 5.1). The fill is the share of occupied slots in the middle of a tick, which is the mean over the tick";
-const LOAD: &str = "the share of slots that n T / (T - 1) events occupy, minus the events that were called duplicates, \
-for windows of n events and T ticks. The factor T / (T - 1) is needed because events stay until the end of their tick";
-const EDGE: &str = "half a tick on average, because an event expires at the end of its tick. A tick is W/(T - 1), \
-where W is the window and T is the number of ticks that a bucket distinguishes";
+const RATE: &str = "the false-positive rate 1 - (1 - 2^-F)^(2 S fill), where a fingerprint has F bits and a bucket \
+has S slots (Fan et al. 2014, section 5.1). The fill is the share of occupied slots. It is taken in the middle of a \
+tick, where it equals the mean over the tick";
+const LOAD: &str = "the share of slots that n T / (T - 1) events occupy, for windows of n events and T ticks. The \
+factor T / (T - 1) is needed because events stay until the end of their tick. Events that were called duplicates are \
+subtracted, because they occupy no slot";
+const EDGE: &str = "half a tick. The filter keeps an event until the end of the tick in which its window ends, which \
+is half a tick later on average. A tick is W/(T - 1), where W is the window and T is the number of ticks that a \
+bucket distinguishes";
 const MISSING: &str = "0, because a filter never drops a live event. Events that were falsely called duplicates do not \
 count, because they were never recorded";
 
@@ -205,15 +208,15 @@ const NOTES: [&str; 6] = [
      million events therefore reaches the design load of its slots, and a window of 200,000 events stays a hundredth \
      below it.",
     "The results do not show how many events the filters rejected, because the experiment fails if a filter rejects \
-     one. They also do not show how often entries moved to their other bucket, because filters do not count these \
-     moves.",
+     one. They also do not show how often an entry moved to its other bucket to make room, because filters do not \
+     count these moves.",
     "The lower limit for the bits per event is the sum of log2(1/P) bits for the false-positive rate P and log2(T - 1) \
      bits for the tick in which the event expires, out of T ticks.",
     "The age-partitioned Bloom filter (Shtul, Baquero, Almeida, arXiv 2001.03147) is not implemented in this project, \
      so its lines come from formulas. With k slices that fill and l slices that keep events, an event takes (1 + k/l) \
-     k / ln 2 bits. One line is for filters that keep events for W/(T - 1) too long, as the fingerprints do. The other \
-     line is for the filters with the fewest bits among all with up to 200 keeping slices. A lookup in such a filter \
-     must read dozens of slices.",
+     k / ln 2 bits. The first line shows filters that keep events for W/(T - 1) longer than the window W, as cuckoo \
+     filters with T ticks do. The second line shows the filters that need the fewest bits among all filters with l up \
+     to 200. A lookup in one of these filters must read dozens of slices.",
     "The lines for timers and for generations show the sizes that the planner chooses for a million events per hour, \
      so that the rate holds at the worst moment. These filters also keep events for longer than the window W. Timers \
      keep an event for at most W/120 too long, and generations of 8 bits for at most W/6.",

@@ -76,10 +76,12 @@ fn whole(value: f64) -> f64 {
     if (value - value.round()).abs() < 1e-9 { value.round() } else { value }
 }
 
-/// Returns the maximum number of occurrences by which rounding makes a counter too low. Under the lasting rule, a
-/// counter is rounded down at the end of every run of g epochs and loses less than one part each time. The total loss
-/// is therefore less than `2^-f (1 + lambda^g + lambda^2g + ...) = 2^-f / (1 - lambda^g)`, where f is the number of
-/// fractional bits. Under the rule of the paper, counters are rounded up and lose nothing.
+/// Returns the maximum number of occurrences by which rounding makes a counter too low. Under the rule of the paper,
+/// counters are rounded up, so this number is 0.
+///
+/// Under the lasting rule, a counter is rounded down at the end of every run of g epochs, and loses less than one part
+/// of `2^-f` each time, where f is the number of fractional bits. In total, it loses less than `2^-f (1 + lambda^g +
+/// lambda^2g + ...) = 2^-f / (1 - lambda^g)`.
 pub(super) fn loss_max(rule: DecayRule) -> f64 {
     match rule {
         DecayRule::Literal { .. } => 0.0,

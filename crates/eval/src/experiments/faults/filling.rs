@@ -24,8 +24,9 @@ use crate::stream::{Keys, StreamSpec};
 const DISTINCT_SHARE: f64 = 0.168_6;
 const SLICING: &str = "vertical:40";
 
-/// Results of one run, for each threshold x = 0..=k, by the strict rule and then by the literal rule. A result consists
-/// of the number of wrong verdicts among all verdicts, and of the expected share of wrong verdicts.
+/// Results of one run. The first half of the results is for the strict rule, and the second half is for the literal
+/// rule. Each half has one result for every threshold x = 0..=k, which consists of the number of wrong verdicts among
+/// all verdicts, and of the expected share of wrong verdicts.
 #[derive(Clone, Default)]
 pub(super) struct Found {
     wrong: Vec<Counts>,
@@ -99,10 +100,10 @@ fn of_literal(definition: &SlicedDefinition, set_min: u32, stream: &Events, seed
 /// the event a duplicate, and the probability of this error depends on the fill at that time. The verdict on a repeat
 /// is wrong if the filter calls the repeat first-seen.
 ///
-/// The share of wrong verdicts on repeats does not depend on the fill, because a key has the same live cells whenever
-/// it occurs. If the key was called first-seen before, all its live cells are set. If it was called a duplicate, it
-/// already had enough set cells, and it will have enough at its next occurrence. A repeat is therefore called
-/// first-seen iff fewer than x of its cells are live.
+/// The share of wrong verdicts on repeats does not depend on the fill of the filter, because the same cells of a key
+/// are lost at every occurrence. If the key was called first-seen before, all its remaining cells are set. If it was
+/// called a duplicate, enough of its cells were set already, and they are still set at its next occurrence. A repeat is
+/// therefore called first-seen iff fewer than x of its cells remain.
 fn expected(cells: f64, set_min: u32, rule: Rule, stream: &Events) -> f64 {
     let down = DOWN as f64 / f64::from(SLICES);
     let mut fill = 0.0;
@@ -121,8 +122,10 @@ fn expected(cells: f64, set_min: u32, rule: Rule, stream: &Events) -> f64 {
 /// `set`.
 ///
 /// By the strict rule, an event with an unset live cell is never a duplicate, so it is always recorded. The share is
-/// therefore `1 - (1 - 1/m)^k`, as in any filter. By the literal rule, fewer cells are set. The event is recorded, and
-/// its unset cell is set, only if fewer than x of the other positions of the key are live and set. The share is then
+/// therefore `1 - (1 - 1/m)^k`, as in any filter.
+///
+/// By the literal rule, an event with an unset cell may be called a duplicate, so fewer cells are set. The unset cell
+/// is set only if fewer than x of the other positions of the key are live and set. The share is then
 /// `k/m P(binomial(k - 1, set) < x)`.
 fn set_by_key(cells: f64, set: f64, set_min: u32, rule: Rule) -> f64 {
     let of_key = plain::fill(cells, HASHES, 1.0);
@@ -153,14 +156,15 @@ pub(super) fn sheet(found: &[Found]) -> Sheet {
 const SERIES: [(&str, &str); 2] = [
     (
         "measured, strict rule (ours)",
-        "the mean probability of a wrong answer over all events of the stream. For a new event it is the \
-         false-positive rate FP(x) for the threshold x and the fill of the filter at that time. For a repeat it is the \
-         false-negative rate FN(x)",
+        "the probability of a wrong answer, averaged over all events of the stream. For a new event, this probability \
+         is the false-positive rate FP(x), which depends on the threshold x and on the fill of the filter when the \
+         event arrives. For a repeat, it is the false-negative rate FN(x)",
     ),
     (
         "measured, literal rule (the paper's)",
-        "the same mean as for the strict rule, with the lower fill that the literal rule causes. By the literal rule, \
-         an unset cell of a new key is set only if fewer than x of the other cells of the key are left and set",
+        "the probability of a wrong answer, calculated as for the strict rule, but with a lower fill of the filter. \
+         The fill is lower because the literal rule sets an unset cell of a new key only if fewer than x of the other \
+         cells of the key are set and on slices that are not lost",
     ),
 ];
 

@@ -121,8 +121,9 @@ pub(super) fn sheets(size: Size, runs: &[Vec<Course>], drawn: &[Vec<Course>]) ->
                         if is_rate { curve.rate(bin, runs, drawn) } else { curve.generations(bin, size, runs, drawn) };
                     compared.at(100.0 * (bin as f64 + 0.5) / BINS as f64)
                 });
-                let law = "the results of a simulation that follows the rules of growth tick by tick, with randomly \
-                           drawn positions instead of hashed ones (after Koloniari et al. 2011, section 5)";
+                let law = "the result of a simulation that follows the rules of growth tick by tick. The simulation \
+                           draws positions at random instead of hashing events (after Koloniari et al. 2011, section \
+                           5)";
                 Readings::new(format!("measured, burst of {factor} times the load"), law, points)
             });
             let [figure, y] = TITLES[usize::from(is_rate)];

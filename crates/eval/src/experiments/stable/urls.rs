@@ -125,20 +125,23 @@ impl Urls {
 
     /// Returns the expected errors of a filter with Max = 1 over the stream.
     ///
-    /// The derivation looks backwards from the present to find the probability that a cell is zero. A cell is zero if
-    /// the last arrival that changed it cleared it. An arrival clears the cell with the probability `P/m`. None of the
-    /// `D_j` different keys among the last j arrivals sets the cell with the probability `(1 - 1/m)^(K D_j)`. A cell of
-    /// a key that arrived g arrivals ago is therefore zero with the probability `Z_g = sum over j from 1 to g - 1 of
-    /// P/m (1 - P/m)^(j-1) (1 - 1/m)^(K D_j)`.
+    /// The derivation calculates the probability that a cell is zero by looking backwards from the present. A cell is
+    /// zero if the last arrival that changed it was one that cleared it. An arrival clears a given cell with the
+    /// probability `P/m`. The last j arrivals have `D_j` different keys, and none of these keys sets the cell with the
+    /// probability `(1 - 1/m)^(K D_j)`.
     ///
-    /// For a new key, a cell may also be zero because nothing has ever changed it. After t arrivals of n different
-    /// keys, a new key therefore finds each of its cells zero with the probability `Z_(t+1) + (1 - P/m)^t (1 - 1/m)^(K
-    /// n)`. An event is called new if at least one of its K cells is zero.
+    /// A cell of a key that arrived g arrivals ago is therefore zero with the probability
+    /// `Z_g = sum over j from 1 to g - 1 of P/m (1 - P/m)^(j-1) (1 - 1/m)^(K D_j)`.
     ///
-    /// The number `D_j` of different keys among the last j arrivals varies along the stream. The derivation replaces it
-    /// by its mean over the stream. This mean is the sum, over the last j arrivals, of the probability that the key of
-    /// the arrival has not occurred again since (Denning, "The working set model for program behavior", 1968). If all
-    /// keys are different, then `D_j = j`, and the result converges to the stable point of Deng and Rafiei.
+    /// A cell of a new key may also be zero because no arrival has ever changed it. After t arrivals of n different
+    /// keys, each cell of a new key is therefore zero with the probability `Z_(t+1) + (1 - P/m)^t (1 - 1/m)^(K n)`. The
+    /// event is called new if at least one of its K cells is zero.
+    ///
+    /// The number `D_j` of different keys among the last j arrivals varies along the stream, and the derivation
+    /// replaces it by its mean. For each of the last j arrivals, there is a probability that its key has not occurred
+    /// again since. The mean is the sum of these probabilities (Denning, "The working set model for program behavior",
+    /// 1968). If all keys are different, then `D_j = j`, and the result converges to the stable point of Deng and
+    /// Rafiei.
     pub(super) fn expected(&self, of: Cells) -> Scores {
         let cells = of.cells as f64;
         let hashes = of.hashes as i32;

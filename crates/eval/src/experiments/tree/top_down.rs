@@ -26,8 +26,9 @@ pub(super) const SHAPES: [Shape; 2] = [Shape { levels: 2, fan: 24 }, Shape { lev
 const MODES: [(TreeMode, &str, &str); 2] =
     [(TreeMode::Dense, "measured, dense", DENSE), (TreeMode::Sparse, "measured, sparse", SPARSE)];
 
-/// Results of one run for one shape of the tree, for each threshold d, in dense trees and then in sparse trees. A
-/// result consists of the number of new events that were called duplicates, and of their expected share.
+/// Results of one run for one shape of the tree. The first half of the results is for dense trees, and the second half
+/// is for sparse trees. Each half has one result for every threshold d, which consists of the number of new events that
+/// were called duplicates, and of their expected share.
 #[derive(Clone, Default)]
 pub(super) struct Found {
     errors: Vec<Counts>,
@@ -80,10 +81,10 @@ fn checked(of: Checking, stream: &[Event], seed: u64) -> Result<Counts, EvalErro
     Ok(errors)
 }
 
-/// Nodes of level d, which confirm or reject the events that are found above them. The cells of such a node are
-/// contained in the cells of all nodes above it. A false positive is therefore confirmed if at least one node of level
-/// d has the event as well. This happens with the probability `P = 1 - product of (1 - r_i)`, where r_i is the
-/// false-positive rate of node i with the keys that were delivered through it.
+/// Nodes of level d, which confirm or reject the events that are found above them. All cells that are set in a node of
+/// level d are also set in the nodes above it. A false positive above level d is therefore confirmed if at least one
+/// node of level d also has the event. This happens with the probability `P = 1 - product of (1 - r_i)`, where r_i is
+/// the false-positive rate of node i with the keys that were delivered through it.
 struct Level {
     of: Checking,
     /// Expected number of events that are set, by node.
@@ -143,7 +144,9 @@ fn sheet(shape: Shape, found: &[&Found]) -> Sheet {
     )
 }
 
-const SPARSE: &str = "the mean of 1 - product over the nodes i of level d of (1 - r_i) while the filters fill, where \
-r_i is the false-positive rate of a filter with the keys that were delivered through node i";
-const DENSE: &str = "the value of the sparse tree for the threshold d = 0. For other thresholds they are the mean over \
-simulated trees that receive the same stream, and in which the cells of each key are drawn at random";
+const SPARSE: &str = "the probability that at least one node of level d finds a new event, averaged while the filters \
+fill. This probability is 1 - product over the nodes i of level d of (1 - r_i), where r_i is the false-positive rate \
+of a filter with the keys that were delivered through node i";
+const DENSE: &str = "equal to that of the sparse tree for the threshold d = 0. For other thresholds, it is the mean \
+over simulated trees that receive the same stream as the measured tree. In a simulated tree, the cells of each key \
+are drawn at random";

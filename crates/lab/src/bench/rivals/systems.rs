@@ -145,8 +145,10 @@ impl Rival for Server {
 }
 
 /// Filter of the crate cuckoo-clock. The filter stores a fingerprint of 13 bits for each key, in buckets of four
-/// entries. Its error rate is therefore about `2 * 4 / 2^13`, because each lookup compares a fingerprint with the
-/// entries of two buckets. Each entry also has a time to live in minutes, which a scan over all entries decrements.
+/// entries. A lookup compares the key's fingerprint with the four entries of two buckets, and each of these entries
+/// matches by chance with a probability of `1 / 2^13`. The error rate is therefore about `2 * 4 / 2^13`.
+///
+/// Each entry also has a time to live in minutes, which a scan over all entries decrements.
 struct Clock {
     filter: CuckooFilter<std::hash::RandomState>,
     scanned_ms: u64,

@@ -2,9 +2,10 @@
 //! a tree.
 //!
 //! The benchmark of filter trees compares three designs: a flat filter, a tree whose leaves remember only new events,
-//! and a tree whose leaves remember all events. The designs are measured alternately, each time with a new filter. The
-//! measurement fails if an event does not get a definite verdict, or if an event that already has a verdict is not
-//! reported as a duplicate when it is repeated.
+//! and a tree whose leaves remember all events. The designs are measured alternately, each time with a new filter.
+//!
+//! The measurement fails if an event does not get a definite verdict. It also fails if an event is sent again after it
+//! got its verdict, and is not reported as a duplicate.
 
 mod figures;
 mod sites;
@@ -25,9 +26,8 @@ use wan::Traffic;
 /// Designs that are compared, with the flags of `firstseen filter create` for each, apart from the slicing.
 const DESIGNS: [(Design, &[&str]); 3] =
     [(Design::Flat, &[]), (Design::Sparse, &["--tree", "sparse"]), (Design::Dense, &["--tree", "dense"])];
-/// Places in which the event of a measured call can be found. Latencies are reported separately for each place: for new
-/// events, which are found nowhere, and for repeats that were found in a filter without levels, at the root of a tree,
-/// or at a leaf.
+/// Places in which the event of a measured call can be found. Latencies are reported separately for each place. A new
+/// event is found nowhere. A repeated event is found in the flat filter, or at the root or a leaf of a tree.
 const FOUND: [Found; 4] = [Found::New, Found::Flat, Found::Root, Found::Leaf];
 
 /// All runs of one design.

@@ -1,9 +1,10 @@
 //! Stream of events for the benchmark of filter trees. The stream has locality: half of its events repeat an earlier
 //! event, which is most often an event of the same site.
 //!
-//! A measurement with this stream fails unless the verdicts are correct. Every event must get a definite verdict. If a
-//! call is measured alone, a repeated event must be reported as a duplicate. If the events are sent in batches, the
-//! number of first-seen events must be the number of distinct events, except for a small share of false positives.
+//! A measurement with this stream fails if the verdicts are not correct. Every event must get a definite verdict. The
+//! further check depends on how events are sent. If each call contains one event, every repeated event must be reported
+//! as a duplicate. If events are sent in batches, the number of first-seen events must be the number of distinct
+//! events, except for a small share of false positives.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,6 +1,7 @@
-//! Simulated network between sites. Every connection passes through a relay, which delays all bytes by the one-way time
-//! between the sites and counts them. Bytes arrive in the order in which they were sent. The number of bytes in flight
-//! is limited, so a relay can slow down a connection that sends faster. Connections within a site have no delay.
+//! Simulated network between sites. Every connection between two sites passes through a relay, which counts all bytes
+//! and delays them by the one-way time between the sites. Bytes arrive in the order in which they were sent. A relay
+//! holds a limited number of bytes in flight, so it slows down a sender that exceeds the limit. Connections within a
+//! site have no delay.
 //!
 //! To count the messages on a connection, a relay determines where HTTP/2 frames begin and end. It does not interpret
 //! the contents of the frames.

@@ -1,6 +1,6 @@
-//! Tests the store on a faulty disk. The simulated disk is full, loses power, does not sync, or changes bits. If the
-//! disk is full, the store must use its reserved space. If that space is used up as well, readers and writers must wait
-//! until there is free space, and must then find the previous data unchanged.
+//! Tests the store on a simulated disk with faults: the disk is full, loses power, does not sync, or changes bits. For
+//! example, if the disk is full, the store must use its reserved space. If that space is used up as well, readers and
+//! writers must wait until there is free space, and must then find the previous data unchanged.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

@@ -403,9 +403,9 @@ impl Hashing {
         self.prober.shape()
     }
 
-    /// Divides events into batches. Every node that is the head of at least one of the events receives one batch with
-    /// its events. The batches are in the order of the nodes. Next to each batch is a list of the indexes that its
-    /// events have in `events`.
+    /// Divides events into one batch for each head node. The batch of a node contains the events that this node
+    /// decides, and nodes that decide none of the events get no batch. The result is ordered by node. Each element
+    /// consists of the node, the indexes that the batch's events have in `events`, and the batch.
     pub fn batches(&self, sequence: u64, events: &[&str]) -> Vec<(NodeId, Vec<usize>, Batch)> {
         let mut heads: std::collections::BTreeMap<NodeId, std::collections::BTreeMap<u32, (Probes, Vec<usize>)>> =
             std::collections::BTreeMap::new();

@@ -52,9 +52,10 @@ impl ProxyConnector {
         Self::new(None)
     }
 
-    /// Creates proxies that lose replies. A proxy always forwards the data of the client. When it has forwarded `bytes`
-    /// bytes of a connection, it drops the replies of the node and then closes the connection. The proxies do this to
-    /// at most `cuts_max` connections.
+    /// Creates proxies that lose replies of a node. A proxy forwards the data of the client without loss. After the
+    /// client has sent `bytes` bytes on a connection, the proxy drops all data that the node sends on this connection,
+    /// and then closes it. At most `cuts_max` connections are treated in this way, and all further connections work
+    /// normally.
     pub fn that_loses_replies(bytes: usize, cuts_max: usize) -> Self {
         Self::new(Some(Fuse { bytes, cuts_max }))
     }

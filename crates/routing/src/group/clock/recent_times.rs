@@ -1,12 +1,15 @@
-//! Remembers the event times that producers have sent recently, in units of the window. If the time of an event is far
-//! ahead of the group's clock (a jump), it may be a mistake of the producer. The jump is accepted if the time of day
-//! confirms it, or if enough recent events have times near it.
+//! Remembers the event times that producers have sent recently, in units of the window. These times help to judge a
+//! jump, which is an event time far ahead of the group's clock. A jump may be a mistake of the producer. It is accepted
+//! if the time of day confirms it, or if enough recent events have times near it.
 //!
 //! If only one producer sends events, its jumps are accepted, because they cannot end the window of any other producer.
-//! If several producers send, more than half of the latest events, including those of the current batch, must be near
-//! the new time. This applies even if the new time is the present. As an alternative, a quarter of the last 256 events
-//! is enough if these events are spread evenly over the 256. The alternative is needed for producers that replay logs
-//! together, because their times may be far apart.
+//! If several producers send events, a jump must meet one of two conditions:
+//!
+//! - More than half of the latest events, including those of the current batch, are near the new time. This condition
+//!   also applies if the new time agrees with the time of day but many events of other producers are far from it.
+//! - A quarter of the last 256 events are near the new time, and they are spread evenly over the 256 events. This
+//!   condition helps producers that replay their logs at the same time, because the times in their logs may be far
+//!   apart.
 //!
 //! A producer that has ended, or has sent nothing for [`SILENT_MS`] milliseconds, no longer influences the clock. For
 //! example, a producer that replayed an old log and then stopped does not hold back the producers that send after it.
@@ -113,9 +116,10 @@ impl RecentTimes {
         2 * said > known || self.are_spread(times, own, jump.from)
     }
 
-    /// Returns whether events of unit `from` or later are spread evenly over the latest events. If they come in one run
-    /// instead, they may be the mistake of a single producer. The last `own` of the latest events belong to the current
-    /// batch.
+    /// Returns whether events of unit `from` or later are spread evenly over the latest events. If these events instead
+    /// follow each other without other events between them, they may be the mistake of a single producer.
+    ///
+    /// The `own` most recent events are those of the current batch. Their times are read from `times`.
     fn are_spread(&self, times: &Times, own: usize, from: UnitNumber) -> bool {
         let mut spread = Spread::default();
         match &times.ticks[..] {
@@ -129,8 +133,8 @@ impl RecentTimes {
     }
 
     /// Returns how many of the latest events are examined to confirm a jump. The number is one and a half times the
-    /// number of events near the clock's current unit. It therefore shrinks with the rate of the stream, and a slow
-    /// stream that continues steadily can confirm its own progress although few events arrive in each unit.
+    /// number of events near the clock's current unit, so fewer events are examined if the stream is slow. A slow
+    /// stream can therefore confirm its own progress, although only few of its events arrive in each unit.
     fn looked_at(&self, Jump { now, tolerance_units, .. }: Jump) -> usize {
         let Some(now) = now else { return AHEAD_EVENTS_MAX };
         let runs = self.runs.iter().filter(|run| run.unit <= now && run.unit.after(tolerance_units) > now);

@@ -151,7 +151,8 @@ impl Names {
 
     /// Examines the oldest block of keys. If the block was used within the last `keep_ms` milliseconds, it is moved to
     /// the back of the queue. Otherwise the block is forgotten, and the function returns its source and the greatest
-    /// number that was used in it, from which the caller can raise the low-water mark.
+    /// number that was used in it. The caller can then raise the low-water mark of this source, so that the forgotten
+    /// keys are rejected and never treated as new.
     pub(super) fn pass(&mut self, now_ms: MonotonicMs, keep_ms: u64) -> Option<SubmissionName> {
         let block = self.blocks.pop_front()?;
         if now_ms.since(block.used_ms) < keep_ms {

@@ -59,9 +59,9 @@ impl LocalState {
         put
     }
 
-    /// Updates the estimate of the remaining room from the event counts of a fetched slice. Only the counts of the
-    /// newest generation are used. Filters that refresh a repeated event are excluded, because their slices count an
-    /// event again with each repetition.
+    /// Updates the estimate of the remaining room from the event counts of a slice that was fetched from another copy.
+    /// Only the count of the newest generation is used. If the filter refreshes repeated events, the counts are not
+    /// used at all, because a slice then counts an event again with each repetition.
     fn count_events_of(&mut self, slice: u32) {
         let Some(Some(slice)) = self.own.slices().get(slice as usize) else { return };
         let is_newest = slice.newest_generation() == self.fill.newest() && self.refresh == Refresh::Fixed;

@@ -16,7 +16,8 @@ use crate::protocol::{BatchName, ClockReading, Command, Entry, NamedEvent, Posit
 use crate::verdict::Decision;
 
 /// Maximum number of events in one journal record, and in one entry with cells. The limit ensures that a record fits
-/// into a segment of the journal. An entry with more events, such as a large batch, becomes a record of its own.
+/// into a segment of the journal. An entry with idempotency keys is never divided, so if it has more events, it becomes
+/// a record of its own.
 const RECORD_EVENTS_MAX: usize = 1 << 10;
 
 /// Journal entries that the inputs since the last call have caused.

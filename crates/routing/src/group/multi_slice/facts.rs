@@ -88,10 +88,12 @@ impl LocalState {
         }
     }
 
-    /// Returns the event that a lookup must wait for, which is an event in flight with the same positions. The lookup
-    /// must wait because recording that event may still fail, although its cells are already being set. Returns `None`
-    /// if no wait is needed, for example because that event was itself found as a duplicate and also covers the time of
-    /// the lookup.
+    /// Returns the event for which a lookup must wait, or `None` if the lookup need not wait.
+    ///
+    /// A lookup waits if an event with the same positions is in flight and its cells are already being set. These cells
+    /// may be set although recording the event can still fail, so they do not prove that the event is known. The lookup
+    /// need not wait if the event in flight was itself found as a duplicate, and this result is also valid for the time
+    /// of the lookup.
     fn recorded_by(&self, flights: &InFlightEvents, ticket: Ticket) -> Option<Ticket> {
         let leader = flights.leader_of(ticket)?;
         let leading = flights.flight(leader)?;
@@ -101,15 +103,17 @@ impl LocalState {
         (leading.may_come_to_nothing() && !was_found).then_some(leader)
     }
 
-    /// Returns whether an event may have been found only because the first attempt of the same submission set its
-    /// cells. This can happen if an earlier process of this node replied first-seen to the first attempt and then
-    /// ended. The replay guard of that process is lost, so the retry is not recognized, but the cells of the event are
-    /// still set on other nodes.
+    /// Returns whether an event may have been found only because an earlier attempt of the same submission set its
+    /// cells. For example, an earlier process of this node may have replied first-seen to the first attempt and then
+    /// ended. The replay guard of that process is lost, so this process does not recognize the retry, but the cells of
+    /// the event are still set on other nodes.
     ///
-    /// If the cells on this node are set as well, some other submission has recorded the event since the restart, so
-    /// the find is a real duplicate. There are two exceptions: the cells may be set by chance, and in a filter tree
-    /// below the root, an earlier query of the same submission may have set them. Only producers that send idempotency
-    /// keys retry without knowing the reply, and they retry only within the retry horizon.
+    /// If the cells of the event are also set on this restarted node, another submission has recorded the event since
+    /// the restart, and the event is a real duplicate. This conclusion has two exceptions. The cells may be set by
+    /// chance. In a filter tree below the root, an earlier query of the same submission may also have set them.
+    ///
+    /// Only producers that send idempotency keys retry a submission whose reply they do not know, and they retry only
+    /// within the retry horizon. An event of any other submission cannot have been found for this reason.
     pub(super) fn may_be_its_own(&self, event: Event<'_>) -> bool {
         if self.was_headed_elsewhere(event) {
             return true;
@@ -137,9 +141,10 @@ impl LocalState {
         self.membership.is_young(self.policies.durability, self.present.now_ms())
     }
 
-    /// Returns the reason for an undecided reply if a former head may have granted an unrecorded event to a client.
-    /// Returns `None` if no former head can have an active claim of the event. If the operation is itself a claim, it
-    /// also returns `None` when the former head can be asked, because the head then asks that node.
+    /// Returns the reason for an undecided reply if a former head of an unrecorded event may have granted the event to
+    /// a client. Returns `None` if no former head can have an active claim of the event. If the operation is itself a
+    /// claim and the former head can be asked, the result is also `None`, because this node then asks the former head
+    /// before it grants the claim.
     fn unknown_claim(&self, claims: &Claims, event: Event<'_>) -> Option<Reason> {
         let claiming = claims.get()?;
         let now_ms = self.present.now_ms();

@@ -1,14 +1,17 @@
 //! Estimates how full the newest generation of a group is, from what one node can see in its own slices.
 //!
-//! A node that has all slices of the group counts the recorded events exactly. Every other node estimates the count
-//! from the events whose head it is, because heads are distributed uniformly over the slices. If this estimate leaves
-//! little room, the node also estimates the count from the number of its cells in use. It then uses the estimate that
-//! leaves more room.
+//! Only a node that has all slices of the group can count the recorded events exactly. Every other node uses up to two
+//! estimates:
 //!
-//! A key is counted twice if another node loses its cells, because the key then becomes first-seen again. The number of
-//! cells in use corrects this error, because the cells of the key on this node are already set and are not counted
-//! again. The kind `generations` does not count cells in use. In this kind, such a key takes the room of two keys until
-//! its window ends.
+//! - The first estimate is based on the number of events whose head is this node, because heads are distributed
+//!   uniformly over the slices.
+//! - If the first estimate leaves little room, the node also estimates the number of events from the number of its
+//!   cells in use. It then uses the estimate that leaves more room.
+//!
+//! A count of events can be too high, because keys are counted twice if another node loses their cells and they become
+//! first-seen again. The number of cells in use corrects this error: the cells of such a key are already set on this
+//! node, so their number does not grow. The kind `generations` does not count cells in use, so in this kind such a key
+//! takes the room of two keys until its window ends.
 //!
 //! The embedded engine opens a new generation at exactly the event that finds the newest generation full. The nodes of
 //! a cluster must first agree on a new generation, so each node proposes it a little earlier, according to its own
@@ -146,9 +149,10 @@ impl Fill {
         self.live = counted;
     }
 
-    /// Raises the count of recorded events to an estimate that is based on one slice. `of_slice` counts the events that
-    /// have cells in that slice. The estimate divides this count by the share of all events that have cells in a slice.
-    /// If the result is less than the present count, the count stays as it is.
+    /// Raises the count of recorded events if the counts of one slice indicate that it is too low. `of_slice` counts
+    /// the events that have cells in this slice. The function divides this number by the share of all events that have
+    /// cells in any given slice, which gives an estimate of the number of all events. An estimate below the present
+    /// count has no effect.
     pub(crate) fn adopt(&mut self, of_slice: &LiveEvents) {
         let misses_slice = (1.0 - 1.0 / self.slices.max(1) as f64).powf(f64::from(self.whole.hashes()));
         let all = of_slice.times(1.0 / (1.0 - misses_slice));

@@ -5,9 +5,11 @@
 //! allocated per event.
 //!
 //! A [`Ticket`] identifies an event in flight by the number of its batch and its index in the batch. Batch numbers are
-//! never reused, so a late message about an event that has ended finds no event ([`InFlightEvents::unless_over`]). All other
-//! uses of a ticket require that its event exists. If the event does not exist, the ticket has gone *astray*, which
-//! indicates a bug: tests panic, and a node in production counts the case and continues.
+//! never reused, so a ticket never refers to a different event. A late message may contain the ticket of an event that
+//! has ended, in which case [`InFlightEvents::unless_over`] finds no event.
+//!
+//! All other uses of a ticket require that its event exists. If the event does not exist, the ticket has gone *astray*,
+//! which indicates a bug. Tests then panic, and a node in production counts the case and continues.
 
 mod batch;
 mod event;

@@ -5,8 +5,10 @@
 //! while others wait for another level of a filter tree. Early duplicates may then be sent for the batch.
 //!
 //! Each event in flight gets exactly one verdict. When an event is decided, the events that wait for it are handled,
-//! oldest first. Each waiting event either gets its own verdict or is tested itself. Before the processing of an input
-//! ends, every batch that can now be replied to or dropped is examined.
+//! oldest first. Each waiting event either gets a verdict at once, or is tested.
+//!
+//! Before the processing of an input ends, the group examines every batch that it may now be able to reply to or to
+//! drop.
 
 use std::collections::VecDeque;
 

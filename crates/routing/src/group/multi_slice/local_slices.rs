@@ -121,10 +121,12 @@ impl OwnSlices {
         })
     }
 
-    /// Returns the time stamp with which this node judges an event. The node judges no event at a time earlier than the
-    /// present minus the lateness, because older cells may already have been cleared. Returns `None` if the event's own
-    /// window has ended by the time at which the event would be judged. A lookup is an exception, because it may be
-    /// judged at a time after the window of its event.
+    /// Returns the time stamp with which this node judges an event. An event is judged at its own time, but not earlier
+    /// than the present minus the lateness, because cells that expired before that time may already have been cleared.
+    ///
+    /// If an event is judged later than its own time and its window has ended by then, the function returns `None`. The
+    /// window of a lookup may end before the time at which the lookup asks to be judged. Such a lookup is still judged
+    /// at that time.
     pub(crate) fn rejudge(&mut self, stamp: Stamp) -> Option<Stamp> {
         self.now = self.now.max(stamp.unit);
         let edge = self.now.before(self.definition.rule.lateness_units);
@@ -143,8 +145,10 @@ impl OwnSlices {
     }
 
     /// Tests the positions of an event that lie on this node, and returns the number of slices that were visited.
-    /// `found` describes the cells that were tested before. This function narrows `found` to the generations in which
-    /// the positions on this node are set too, and to the earliest expiry of all of these cells.
+    ///
+    /// Before the call, `found` describes the cells of the event that other nodes have tested. After the call, `found`
+    /// contains only the generations in which the positions on this node are set too. Its expiry is the earliest expiry
+    /// of all tested cells.
     pub(crate) fn test(
         &mut self,
         placement: &Placement,
@@ -199,10 +203,11 @@ impl OwnSlices {
         })
     }
 
-    /// Sets all positions of an event that lie on this node, in generation `number`. The caller has checked with
-    /// [`Self::open`] that this generation is open. Returns the number of cells, or `None` if a slice has no room. A
-    /// slice can run out of room only if it contains all positions of an event, so no cell of the event is set in that
-    /// case.
+    /// Sets all positions of an event that lie on this node, in generation `number`. The caller must first check with
+    /// [`Self::open`] that this generation is open. Returns the number of cells, or `None` if a slice has no room.
+    ///
+    /// A result of `None` means that no cell of the event was set, because a slice can run out of room only if it
+    /// contains all positions of the event.
     pub(crate) fn set(
         &mut self,
         placement: &Placement,

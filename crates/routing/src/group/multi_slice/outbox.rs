@@ -55,8 +55,8 @@ pub(crate) struct ClaimedEvent {
     pub(crate) stamp: Stamp,
 }
 
-/// The positions of a claimed event that a node must test. Whichever positions these are, the node also checks whether
-/// it has a claim of the event for another client.
+/// The positions of a claimed event that a node must test. In both variants, the node also checks whether it has a
+/// claim of the event for another client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asks {
     /// The positions that vote on this node. The node must be able to test all of them.
@@ -69,8 +69,8 @@ pub(crate) enum Asks {
 #[derive(Clone, Copy)]
 pub(crate) enum Finding {
     /// The event may be known here. The first value contains the generations in which all tested cells are set, and the
-    /// earliest expiry of these cells. If a tested cell is empty in every generation, the set of generations is empty,
-    /// which proves that the event is new. The second value states whether the head of the event must learn the expiry.
+    /// earliest expiry of these cells. If no generation has all tested cells set, the event is new, and the first value
+    /// contains no generation. The second value states whether the head of the event must learn the expiry.
     Found(TestResult, bool),
     /// The event could not be tested, for this reason.
     Undecided(Reason),

@@ -2,8 +2,9 @@
 //! level tests an event before it sets any cell (first-test-then-set: Koloniari et al. 2011, section 6). If this level
 //! finds an event, it may check the lower levels too (top-down testing), because the find may be a false positive.
 //!
-//! A level that cannot reach its parent may decide an event alone, and then *brings up* the event to the parent later.
-//! Such an event counts from its own time on, both at this level and above.
+//! A level that cannot reach its parent may decide an event alone. Later it *brings up* the event, which means that it
+//! reports the event to the parent. At this level and at all higher levels, the window of such an event begins at the
+//! event's own time, and not at the time of the report.
 //!
 //! # Guarantees
 //!
@@ -132,9 +133,12 @@ impl Climbing<'_> {
     }
 
     /// Returns whether an event is certainly new, which means that this level cannot have called it first-seen before.
-    /// No other node of this level may have been the head of the event meanwhile, and this level must not have dropped
-    /// a first-seen event for lack of room. In addition, a cell of the event must be empty in a slice that has lost
-    /// nothing. If all slices are complete, the earlier test of the event has already found an empty cell.
+    /// Three conditions must hold:
+    ///
+    /// - No other node of this level may have been the head of the event in the meantime.
+    /// - This level has not dropped a first-seen event for lack of room.
+    /// - A cell of the event is empty in a slice that has not lost any event. If all slices are complete, the earlier
+    ///   test of the event has already shown this.
     fn is_new_for_certain(&mut self, ticket: Ticket) -> bool {
         let LocalState { tree, own, membership, .. } = &mut *self.local;
         if tree.has_forgotten(own) {

@@ -279,8 +279,8 @@ impl Placement {
         origins.any(|(_, from)| self.live_peers().any(|(peer, _)| peer == *from))
     }
 
-    /// Returns the nodes from which a slice has moved to this node since the placement `former`. Only finished moves
-    /// count. A move also counts if the slice has since moved on from this node to another one.
+    /// Returns the nodes from which slices have moved to this node since the placement `former`. Only finished moves
+    /// are counted. A finished move counts even if the slice has since moved on to a third node.
     pub(crate) fn arrived_since(&self, former: &Self) -> Vec<NodeId> {
         let arrived = former.origins.iter().filter(|(slice, from)| {
             let was_asked = former.asked(*slice) == Some(*from);
@@ -289,9 +289,9 @@ impl Placement {
         distinct(arrived.map(|(_, from)| *from))
     }
 
-    /// Returns the nodes that take over slices from this node when the placement changes to `next`. A slice is
-    /// considered if this node is asked about the slice in the present placement, or if the slice is still moving to
-    /// this node.
+    /// Returns the nodes that take over slices from this node when the placement changes to `next`. A slice can be
+    /// taken over from this node if this node answers for the slice in the present placement, or if the slice is still
+    /// moving to this node.
     pub(crate) fn taken_from_here(&self, next: &Self) -> Vec<NodeId> {
         let slices = 0..self.slices() as u32;
         let here =
@@ -427,10 +427,11 @@ impl Placement {
     }
 
     /// Returns the positions of an event that must be tested. Usually these are only the positions in complete slices,
-    /// because only an empty cell in a complete slice proves that the event was not recorded. If fewer than
-    /// `asks_all_below` of the positions are in complete slices, the positions in incomplete slices are tested too. The
-    /// caller passes a value greater than 0 if an empty cell in an incomplete slice counts as well, for example because
-    /// the filter has a parent level that makes the final decision.
+    /// because only an empty cell in a complete slice proves that the event was not recorded.
+    ///
+    /// If fewer than `asks_all_below` of the positions are in complete slices, the positions in incomplete slices are
+    /// tested too. A caller sets this parameter to more than 0 if an empty cell in an incomplete slice is also useful.
+    /// For example, it is useful if a parent level of the filter makes the final decision.
     pub(crate) fn voters(&self, positions: &[u64], asks_all_below: usize) -> Voters {
         let voting = if self.all_complete {
             positions.len()
@@ -518,8 +519,8 @@ impl Placement {
         if self.is_single { self.node_of_slice[slice] == node } else { self.holders[slice].has(node) }
     }
 
-    /// Returns whether another node begins to hold a copy of one of the slices of `node`, when the placement changes to
-    /// `next`. The other node begins to hold a copy if it had none before, or if it has restarted since.
+    /// Returns whether some other node begins to hold a copy of a slice of node `node` when the placement changes to
+    /// `next`. A node that has restarted also counts as beginning to hold its copies.
     pub(crate) fn is_joined_at(&self, node: NodeId, next: &Self) -> bool {
         let Some(place) = self.index_of(node) else { return false };
         let mut slices = self.holders.iter().zip(&next.holders).filter(|(before, _)| before.has(place));

@@ -163,11 +163,12 @@ impl Recording<'_> {
         }
     }
 
-    /// Marks events as overtaken if a change of the cluster map makes their verdicts doubtful. Two sorts of events are
-    /// examined: events whose cells are being set, and events that wait for the parent level of a filter tree. Such an
-    /// event is overtaken if another node is its head under the new map, or may have been its head under a map that
-    /// this node missed. An event that waits for the parent level is also overtaken if the slice that did not know the
-    /// event was incomplete.
+    /// Marks events as overtaken if a change of the cluster map makes their verdicts doubtful. The function examines
+    /// the events whose cells are being set, and the events that wait for the parent level of a filter tree.
+    ///
+    /// Such an event is overtaken if another node is its head under the new map, or may have been its head under a map
+    /// that this node did not receive. An event that waits for the parent level is also overtaken if a slice of the
+    /// group was incomplete under the former map, because the test of the event may then have been wrong.
     pub(super) fn mark_overtaken(&mut self, former: &Placement) {
         let epoch = self.local.membership.placement().epoch();
         let are_unseen = epoch != former.epoch() && !epoch.follows(former.epoch());
@@ -205,11 +206,13 @@ impl Recording<'_> {
 
     /// Ends a set for one of its events and returns the next step, if there is one.
     ///
-    /// If the set of an event has failed, it is repeated in the newest generation, unless that generation has rejected
-    /// it. There are two further rules if another node may have become the head of the event. If recording the event
-    /// may still fail, the set is not repeated. Otherwise the verdict becomes unknown, but the cells are set
-    /// nevertheless: the cells on this node are already set, so without the others the event would be a duplicate here
-    /// but first-seen at the next head.
+    /// If another node could not set the cells of an event, this node normally requests them again in the newest
+    /// generation. It does not do so if the newest generation was already rejected.
+    ///
+    /// If another node may have become the head of the event, a failed request to set cells is handled by one of two
+    /// rules. If recording the event may still fail, the request is not repeated. Otherwise the verdict becomes
+    /// unknown, but the request is repeated nevertheless. The cells on this node are already set, so without the
+    /// missing cells the event would be a duplicate at this node but first-seen at the new head.
     pub(super) fn end_set_of(&mut self, ticket: Ticket, set: &SetFlight, end: SetEnd) -> Option<Next> {
         let event = self.in_flight.flights.event_if_open(ticket)?;
         let flight = event.flight();

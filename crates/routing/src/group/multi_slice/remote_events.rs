@@ -144,9 +144,9 @@ fn can_set(batch: &SetBatch, own: &mut OwnSlices, placement: &Placement) -> bool
         && events.all(|(cells, stamp)| own.open(placement, cells, stamp.unit, batch.generation))
 }
 
-/// Returns the replies to a message about slices that this node does not have. Each reply says that nothing was tested
-/// or set, and gives `reason`. A message that is itself a reply gets no reply. A message with events of several heads
-/// gets one reply for each head.
+/// Returns the replies to a message about slices that this node does not have. Each reply states that this node has
+/// tested or set nothing, and gives `reason`. If the message contains events of several heads, each head gets a reply
+/// of its own. A message that is itself a reply gets none.
 pub fn refuse(from: NodeId, message: PeerMessage, reason: Reason) -> Vec<Command> {
     let PeerMessage { filter, epoch, group, body } = message;
     let sender = Sender { filter, epoch, group };

@@ -104,9 +104,9 @@ impl Replying<'_> {
         Some(newest.unwrap_or(reply_to))
     }
 
-    /// Replies to all batches at once, because the events in flight cannot be completed on this node. If no cell of an
-    /// event was set, the event is undecided with the reason `unrecorded`. Otherwise its verdict is unknown, because
-    /// the event may have been recorded.
+    /// Replies to all waiting batches at once, because the events in flight cannot be completed on this node. An event
+    /// of which no cell was set gets the decision undecided, with the reason `unrecorded`. Any other event may have
+    /// been recorded, so its verdict is unknown.
     pub(super) fn give_up_all(&mut self, unrecorded: Reason) {
         for first in self.in_flight.flights.batches() {
             if let Some(batch) = self.in_flight.flights.batch_mut(first) {

@@ -10,10 +10,10 @@ use super::flights::Ticket;
 use super::placement::Placement;
 use crate::ids::{Epoch, NodeId};
 
-/// Maximum difference of epochs between two cluster maps after which this node is still sure that no node has joined
-/// unnoticed. An unnoticed join takes at least three changes of the epoch: a slice leaves a node, the slice comes back,
-/// and the node from which it came goes down. If the new map is at most two epochs later than the last map that was
-/// applied here, no node can have joined in between without this node's knowledge.
+/// Maximum number of epochs between two successively applied cluster maps at which this node is still sure that it has
+/// noticed every node that joined between them. A node can join unnoticed only if at least three changes of the epoch
+/// lie between the two maps: a slice leaves a node, the slice comes back, and the node from which it came goes down.
+/// With at most two changes, no join is unnoticed.
 const EPOCHS_SEEN_MAX: u64 = 2;
 
 /// A set in flight to a node.
@@ -105,9 +105,12 @@ impl Sets {
         numbers
     }
 
-    /// Marks a set as outrun if another node may have copied the destination's slices before the set arrived there,
-    /// because the copy then lacks the cells of the set. The new placement shows this: another node has begun to hold
-    /// these slices, or has restarted. A node that goes down never passes on cells that it has not set itself.
+    /// Marks a set as outrun if the destination's slices may have been copied to another node before the set arrived at
+    /// the destination. The copy on the other node then lacks the cells of the set.
+    ///
+    /// A set (a request to set the cells of events) is outrun if the new placement shows that another node has begun to
+    /// hold the destination's slices, or has restarted. It is also outrun if this node has missed so many cluster maps
+    /// that it cannot rule this out.
     pub(super) fn follow(&mut self, former: &Placement, placement: &Placement) {
         let are_unseen = placement.epoch().since(former.epoch()) > EPOCHS_SEEN_MAX;
         for set in self.0.values_mut() {

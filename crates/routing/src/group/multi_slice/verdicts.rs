@@ -125,8 +125,10 @@ impl Verdicts<'_> {
 
     /// Abandons the events of a batch whose deadline has passed, by giving them an undecided verdict. A test sets no
     /// cells, so a retry of an abandoned event is simply tested again. An event that waits for the parent level, or
-    /// whose cells are being set, is not abandoned, because it may be recorded. If an abandoned event waited for a
-    /// leader (an event with the same positions that is tested first), the leader is added to `leaders`.
+    /// whose cells are being set, is not abandoned, because it may be recorded.
+    ///
+    /// An abandoned event may have waited for a leader, which is an event with the same positions that is tested first.
+    /// The function adds such leaders to `leaders`.
     pub(super) fn expire(&mut self, first: Ticket, leaders: &mut BTreeSet<Ticket>) {
         let Some(batch) = self.in_flight.flights.batch(first) else { return };
         for ticket in first.events(batch.flights().len()) {

@@ -89,9 +89,9 @@ impl SingleSliceGroup {
         self.mirrors.has_others() && !self.mirrors.is_gone_here() && self.from_copies.fetched.has(0)
     }
 
-    /// Returns the time from which the fetched cells count as complete. If another node sends this copy the replies
-    /// that it remembers, this copy waits until it knows the replies to all submissions that may still be retried, so
-    /// that every retry gets the reply to its first attempt.
+    /// Returns the time from which the fetched cells count as complete. Every retry must get the reply to its first
+    /// attempt, so this copy first waits until it knows the replies to all submissions that may still be retried. If no
+    /// other node can send it these replies, it does not wait.
     pub(super) fn known_ms(&self) -> MonotonicMs {
         let is_told = self.mirrors.has_live_origin() || self.mirrors.other_that_answers().is_some();
         self.joining.known_ms(is_told)

@@ -130,9 +130,11 @@ impl Mirrors {
     }
 
     /// Applies a new cluster map. If this copy answers producers under the new map, it sends all unacknowledged records
-    /// again, including records of the copy that answered before. If another copy answers under the new map, the
-    /// replies that still wait on this node become unknown. Returns `true` if some remembered replies may never have
-    /// reached their producers, in which case this copy must forget them.
+    /// again, including the records that it received from the previous answering copy. If a different copy answers
+    /// under the new map, the replies that still wait on this node become unknown.
+    ///
+    /// Returns `true` if some remembered replies may never have reached their producers, in which case this copy must
+    /// forget them.
     pub(super) fn follow(
         &mut self,
         map: &ClusterMap,
@@ -171,10 +173,12 @@ impl Mirrors {
         is_void
     }
 
-    /// Makes this copy the one that answers producers. It first sends all copies the records that it received from the
-    /// previous answering copy, and the records that it made itself when it last answered. Returns whether the replies
-    /// in these records are still valid. They are not valid if this node missed cluster maps, because another copy may
-    /// have answered under one of these maps and sent different replies.
+    /// Makes this copy the one that answers producers. This copy first sends two sorts of records to all other copies:
+    /// the records that it received from the previous answering copy, and the records that it made itself when it last
+    /// answered.
+    ///
+    /// Returns whether the replies in the received records are still valid. They are not valid if this node has missed
+    /// cluster maps, because a third copy may have answered under one of these maps and sent different replies.
     fn take_over(&mut self, before: Option<NodeId>, epochs: u64, commands: &mut Vec<Command>) -> bool {
         let (heard, is_all) = self.heard.take_from(before);
         let counts = is_all && (epochs == 1 || heard.is_empty());
@@ -318,10 +322,10 @@ impl Mirrors {
         }
     }
 
-    /// Schedules rejected records to be sent again. The other copy acts under the same cluster map, so it did not
-    /// reject the records because of an outdated map. It has no room for them, or cannot open another generation, until
-    /// some of its events expire. Its disk may also hang, or it may have lost the slice. In these two cases, a new
-    /// cluster map follows soon.
+    /// Schedules records that another copy has rejected to be sent again. That copy acts under the same cluster map, so
+    /// it did not reject the records because of an outdated map. It may have no room for the records, or may be unable
+    /// to open another generation, until some of its events expire. If its disk hangs or it has lost the slice instead,
+    /// a new cluster map follows soon.
     pub(super) fn refused(&mut self, of: NodeId, refused: &[u64], now_ms: MonotonicMs) {
         let lacking = self.held.iter().filter_map(|held| match held {
             WaitingRecords::Mirrored { number, missing, .. } if refused.contains(number) && missing.contains(&of) => {
@@ -400,9 +404,9 @@ impl Mirrors {
         self.next_number = first_number;
     }
 
-    /// Stops waiting for acknowledgements of the other copies, because another copy may answer producers from now on.
-    /// This node does not know whether that copy has the records that were made here. The replies that wait on this
-    /// node therefore become unknown.
+    /// Stops waiting for acknowledgements of the other copies, because one of them may answer producers from now on.
+    /// This node does not know whether the new answering copy has the records that were made here. The replies that
+    /// wait on this node therefore become unknown.
     pub(super) fn give_up(&mut self, commands: &mut Vec<Command>) {
         self.held_events = 0;
         for held in std::mem::take(&mut self.held) {

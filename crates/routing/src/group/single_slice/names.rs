@@ -14,8 +14,8 @@ use crate::group::guard::ReplayGuard;
 use crate::protocol::{ClockReading, Mirrored};
 
 /// Maximum number of remembered replies that one copy sends to another at once. A copy that remembers more replies
-/// sends none of them. The receiving copy then waits for the retry horizon instead. After that time, the missing
-/// replies are no longer needed, because their submissions cannot be retried any more.
+/// sends no replies at all. The receiving copy then waits for one retry horizon, after which no submission with a
+/// missing reply can be retried.
 const HANDED_EVENTS_MAX: usize = 1 << 18;
 /// Maximum number of replies in one message.
 const MESSAGE_EVENTS_MAX: usize = 1 << 10;

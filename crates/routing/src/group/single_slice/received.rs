@@ -1,9 +1,11 @@
 //! Records that this copy has received from the copy that answers, and that may not have reached all copies yet.
 //!
-//! The answering copy may fail before all other copies have received its last records. Their replies may already have
-//! reached producers, so the copy that answers next must give the same replies to retries. It therefore first sends
-//! these records to all copies. Every other copy forgets the idempotency keys and replies of these records, because it
-//! cannot know which of them the new answering copy has.
+//! The answering copy may fail before all other copies have received its last records. The replies in these records may
+//! already have reached producers, so the next answering copy must give the same replies to retries. The next answering
+//! copy therefore begins by sending the last records that it has received to all copies.
+//!
+//! When another copy begins to answer, all remaining copies forget the idempotency keys and replies of the last records
+//! that they have received. They must do so because they cannot know which of these records the new answering copy has.
 //!
 //! The number of stored records is bounded. This module does not depend on cluster maps or on the contents of records.
 
@@ -103,9 +105,9 @@ impl ReceivedRecords {
     }
 }
 
-/// Returns whether all copies have the records with numbers below `below`. The sender of a record includes this
-/// information as [`MirrorNumber::acknowledged_below`]. The information is valid only for record numbers of the same
-/// incarnation of the sending node, because a restarted node uses other numbers.
+/// Returns whether all copies have every record with a number below `below`. The sender of a record includes the
+/// necessary information in [`MirrorNumber::acknowledged_below`]. This information is valid only for records of the
+/// same incarnation of the sender, because a restarted node uses other record numbers.
 fn are_on_all_copies(below: u64, number: MirrorNumber) -> bool {
     below >> NUMBER_BITS == number.number >> NUMBER_BITS && below <= number.acknowledged_below
 }

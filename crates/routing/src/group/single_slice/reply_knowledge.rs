@@ -1,5 +1,6 @@
-//! Tracks until when a copy of a slice lacks some replies to submissions that may still be retried. A copy lacks a
-//! reply if it has forgotten the idempotency key, or if another copy replied while this copy was away.
+//! Tracks until when a copy of a slice lacks replies that it may still need. A copy needs the reply to a submission as
+//! long as the submission may be retried. It lacks a reply if it has forgotten the idempotency key, or if another copy
+//! replied to the submission while this copy was away.
 //!
 //! A missing reply matters if the submission is retried and its event is found. This copy then cannot tell whether
 //! another submission or the retry's own first attempt has recorded the event. The retry is therefore not called a
@@ -20,8 +21,9 @@ pub(super) struct ReplyKnowledge {
     since_ms: Option<MonotonicMs>,
     /// Whether the copy starts to remember replies only with the next input.
     is_due: bool,
-    /// Time until which a submission may be retried that another copy has answered and whose reply this copy does not
-    /// know. The value belongs to the last such submission, and is `None` if there is none.
+    /// Time from which this copy knows every reply of other copies that it may need. Until this time, a submission may
+    /// be retried that another copy has answered and whose reply this copy does not know. `None` if no such reply is
+    /// missing.
     known_from_ms: Option<MonotonicMs>,
     /// Time at which the answering copy is asked for its replies. `None` if that is not necessary.
     next_ask_ms: Option<MonotonicMs>,
@@ -96,9 +98,9 @@ impl ReplyKnowledge {
         self.is_hearing = true;
     }
 
-    /// Notes that another copy has sent all replies that it knows from the last `told_for_ms` milliseconds. This copy
-    /// may still lack replies that it has forgotten itself. The other copy does not know those, because this copy may
-    /// have recorded their events without ever sending a reply.
+    /// Notes that the answering copy has sent all replies that it knows from the last `told_for_ms` milliseconds. This
+    /// copy may still lack replies that it once knew and has forgotten. The answering copy may not know them either,
+    /// because this copy may have recorded their events without ever sending a reply.
     pub(super) fn end_hearing(&mut self, told_for_ms: u64, now_ms: MonotonicMs) {
         if std::mem::take(&mut self.is_hearing) {
             self.next_ask_ms = None;
@@ -114,8 +116,8 @@ impl ReplyKnowledge {
         self.horizon_ms.saturating_sub(unknown_ms)
     }
 
-    /// Returns the time until which this copy waits for replies that it does not know. `is_told` states whether another
-    /// node sends these replies. If no node sends them, waiting would be useless, so this copy does not wait.
+    /// Returns the time until which this copy waits for missing replies. `is_told` states whether another node sends
+    /// these replies. If it is `false`, this copy does not wait, because the replies would not arrive.
     pub(super) fn known_ms(&self, is_told: bool) -> MonotonicMs {
         let beyond_ms = self.horizon_ms.saturating_sub(NAMES_AWAITED_MS_MAX);
         let known_from_ms = self.known_from_ms.filter(|_| is_told);

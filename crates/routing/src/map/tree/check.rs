@@ -35,8 +35,9 @@ pub struct TreeSpec {
     pub mode: TreeMode,
     /// Reply of a level while its parent is unreachable.
     pub cut_off: CutOff,
-    /// Lowest level that verifies a find, or 0 if finds are not verified. If a level finds an event, the levels below
-    /// it are asked whether they know the event too, down to the level with this number.
+    /// Lowest level that takes part in the verification of duplicates, or 0 if duplicates are not verified. When a
+    /// level finds an event, it asks the levels below it whether they know the event too. The question passes down to
+    /// the level with this number. If a level below does not know the event, the find was a false positive.
     pub top_down: u8,
     /// All places, in any order.
     pub places: Vec<PlaceSpec>,

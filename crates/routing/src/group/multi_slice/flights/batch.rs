@@ -219,10 +219,11 @@ impl Batch {
         self.partial_rates += rate;
     }
 
-    /// Returns the probability that a new event is called a duplicate by mistake, as the mean over the events of the
-    /// batch. `rate` is the probability for an event whose positions were all tested. The probability is greater if
-    /// some positions could not be tested. Returns `None` if all positions of all events were tested, because the mean
-    /// is then equal to `rate`.
+    /// Returns the expected rate of false positives for a batch, which is the probability that a new event is called a
+    /// duplicate by mistake. The rate is the mean of the probabilities of the individual events. If all positions of an
+    /// event were tested, its probability is `rate`. If some positions could not be tested, its probability is greater.
+    ///
+    /// Returns `None` if all positions of all events were tested, because the mean is then equal to `rate`.
     pub(crate) fn expected_rate(&self, rate: f64) -> Option<f64> {
         let events = self.flights.len() as f64;
         let whole_events = (events - f64::from(self.partial_events)).max(0.0);
@@ -251,8 +252,9 @@ impl Batch {
         self.holds[index] = hold;
     }
 
-    /// Gives an event its verdict. The callback `seen` returns where a filter tree has found the event. Returns the
-    /// value of `seen`, or `None` if the event already has a verdict, which then stays unchanged.
+    /// Gives an event its verdict, unless the event already has one. The callback `seen` returns where a filter tree
+    /// has found the event. If this call has given the verdict, its result contains the value of `seen`. If the event
+    /// already had a verdict, that verdict stays unchanged and the result is `None`.
     pub(crate) fn decide(
         &mut self,
         index: usize,

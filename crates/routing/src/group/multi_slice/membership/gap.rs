@@ -1,6 +1,6 @@
-//! Tracks which events the slices of a node may lack, and until when that matters. If a node was away, its slices have
-//! missed the events that were recorded meanwhile, or have lost their cells. The slices are complete again as soon as
-//! all of these events have expired, even if no data was transferred to them.
+//! Tracks which events the slices of a node may lack, and the time at which all of these events have expired. If a node
+//! was away, its slices have missed the events that were recorded meanwhile, or have lost their cells. When the missing
+//! events have expired, the slices are complete again, even if no data was transferred to them.
 //!
 //! No missing event has a greater unit than `newest` (`group/gap.rs`). The value of `newest` depends on the case:
 //!

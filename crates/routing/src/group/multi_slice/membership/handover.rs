@@ -36,9 +36,10 @@ pub(crate) struct Handover {
     /// Nodes to which everything was handed over recently.
     handed: Vec<Handed>,
     awaited: Vec<Awaited>,
-    /// Reports of nodes that have finished the events that they headed, for an epoch that this node does not know yet.
-    /// A report is applied when the cluster map with this epoch arrives. The value is the epoch of the report, and the
-    /// time until which this node does not know all idempotency keys of the reporting node.
+    /// Early reports of nodes that have finished the events that they headed. A report is early if it belongs to an
+    /// epoch that this node does not know yet, and it is applied when the cluster map with that epoch arrives. The
+    /// value contains the epoch of the report, and the time from which this node knows all idempotency keys of the
+    /// reporting node.
     ended_ahead: BTreeMap<NodeId, (Epoch, MonotonicMs)>,
     /// The incarnations of nodes according to the last cluster map.
     starts: BTreeMap<NodeId, Incarnation>,
@@ -281,10 +282,11 @@ impl Membership {
         }
     }
 
-    /// Handles the question of a node that waits for this node to finish the events that it headed. Such a question
-    /// arrives if an earlier notification was lost. It also arrives if this node received several cluster maps as one
-    /// and so does not know that a notification is due. This node sends the notification once all events that are in
-    /// flight now have ended.
+    /// Handles the question of a node that waits for this node to finish the events that it headed. This node replies
+    /// with a notification as soon as all events that are in flight now have ended.
+    ///
+    /// The question arrives if an earlier notification was lost. It also arrives if this node skipped a cluster map,
+    /// because it then does not know that it owes the other node a notification.
     pub(crate) fn hand_over_again(&mut self, to: NodeId, first_free: Ticket, now_ms: MonotonicMs) {
         let Self { handing, placement, .. } = self;
         if handing.due.iter().all(|due| due.node != to) {

@@ -16,10 +16,10 @@ use crate::group::multi_slice::outbox::Outbox;
 use crate::group::multi_slice::placement::Placement;
 use crate::ids::{Epoch, NodeId};
 
-/// Maximum difference of epochs between two cluster maps after which this node is still sure that it has not overlooked
-/// another node. A node needs four epochs to join the group, head events and leave again: one to join, one to take over
-/// slices, and two to leave. If a new map is at most three epochs later than the last map that was applied here, no
-/// node can have done all of that unnoticed.
+/// Maximum number of epochs between two successively applied cluster maps at which this node is still sure that it
+/// knows every node that headed events between them. A node that this node does not know must join the group, head
+/// events and leave again between the two maps. This takes four epochs: one to join, one to take over slices, and two
+/// to leave. With at most three epochs, no node can have done that.
 const EPOCHS_MISSED_MAX: u64 = 3;
 
 /// The events that other nodes miss.
@@ -82,9 +82,9 @@ impl Missed {
     }
 
     /// Creates the record of missed events at the start of a process. Other nodes may already be down at that time. The
-    /// process then does not know which events its predecessor recorded without these nodes, or whether further nodes
-    /// have left the group since. Unless the filter is new, a later hand-over to them is therefore not reported as
-    /// complete.
+    /// new process does not know which events the earlier process recorded without these nodes. It also does not know
+    /// whether further nodes have left the group since. A later hand-over to the nodes that are down is therefore not
+    /// reported as complete, unless the filter is new.
     pub(super) fn begin(placement: &Placement) -> Self {
         let is_all = placement.is_fresh_here();
         // If the filter is still at its first epoch, no node has gone since it was created.
@@ -97,8 +97,11 @@ impl Missed {
     }
 
     /// Applies a new placement of slices in which nodes go down or come back. Sends the missed events to the nodes that
-    /// have come back, and returns these nodes. `are_known` states whether every node that may record events without a
-    /// node that now goes down has slices of the group.
+    /// have come back, and returns these nodes.
+    ///
+    /// If a node goes down with the new placement, other nodes record events without it from now on. `are_known` states
+    /// whether all of these other nodes have slices of the group, so that the returning node can ask them for the
+    /// events.
     pub(super) fn follow(
         &mut self,
         former: &Placement,

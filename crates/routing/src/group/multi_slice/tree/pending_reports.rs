@@ -2,11 +2,14 @@
 //! these events to the parent, because the parent does not know them yet. When the parent is back, the level *brings
 //! up* the events, which means that it sends them to the parent.
 //!
-//! The policy of a filter tree can allow a level to decide alone. If its parent level is unreachable, such a level
-//! calls an event first-seen if it does not know the event itself. It marks the reply as degraded, because another site
-//! may have seen the event, and stores the event until it can be sent to the parent. The number of stored events is
-//! bounded, and when the bound is reached, further new events are undecided. If an event turns out to be first-seen at
-//! another leaf too, it is counted.
+//! The policy of a filter tree can allow a level to decide alone while its parent level is unreachable. If such a level
+//! does not know an event itself, it calls the event first-seen. It marks the reply as degraded, because another site
+//! may have seen the event, and stores the event until it can be sent to the parent.
+//!
+//! The number of stored events is bounded. When the bound is reached, further new events are undecided.
+//!
+//! When the events are sent to the parent, some of them may turn out to be first-seen at another leaf too. The level
+//! counts these events, because consumers have received them twice.
 
 use std::collections::VecDeque;
 
