@@ -39,21 +39,21 @@ pub use timing::TimingCells;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum CellDefinition {
-    /// Cells of [`Kind::Bloom`].
+    /// Cells of [`Kind::Bloom`](crate::Kind::Bloom).
     Bloom(BloomCells),
-    /// Cells of [`Kind::Timing`].
+    /// Cells of [`Kind::Timing`](crate::Kind::Timing).
     Timing(TimingCells),
-    /// Cells of [`Kind::Generations`].
+    /// Cells of [`Kind::Generations`](crate::Kind::Generations).
     Generations(GenerationCells),
-    /// Cells of [`Kind::Cuckoo`].
+    /// Cells of [`Kind::Cuckoo`](crate::Kind::Cuckoo).
     Cuckoo(CuckooCells),
-    /// Cells of [`Kind::Counting`] with a jumping window.
+    /// Cells of [`Kind::Counting`](crate::Kind::Counting) with a jumping window.
     JumpingCounting(JumpingCells),
-    /// Cells of [`Kind::Counting`] with a window that slides by the number of events.
+    /// Cells of [`Kind::Counting`](crate::Kind::Counting) with a window that slides by the number of events.
     SlidingCounting(SlidingCells),
-    /// Cells of [`Kind::Stable`].
+    /// Cells of [`Kind::Stable`](crate::Kind::Stable).
     Stable(StableCells),
-    /// Cells of [`Kind::Decaying`], whose units are epochs.
+    /// Cells of [`Kind::Decaying`](crate::Kind::Decaying), whose units are epochs.
     Decaying(DecayingCells),
 }
 

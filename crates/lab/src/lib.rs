@@ -1,6 +1,6 @@
 //! Commands of `firstseen-lab`, which measure and test what `firstseen` does in production.
 //!
-//! - [`bench`] measures speed and memory.
+//! - [`mod@bench`] measures speed and memory.
 //! - [`eval`] compares error rates with formulas.
 //! - [`generate`] writes streams of events.
 //! - [`chaos`] injects failures into real nodes.

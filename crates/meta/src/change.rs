@@ -31,19 +31,20 @@ pub struct NodeProfile {
 /// A change that a command makes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Change {
-    /// Founds a cluster with its first node. The outcome is [`Outcome::NodeAdded`].
+    /// Founds a cluster with its first node. The outcome is [`Outcome::NodeAdded`](crate::Outcome::NodeAdded).
     FoundCluster {
         /// Identifier of the cluster.
         cluster: ClusterId,
         /// Profile of its first node.
         profile: NodeProfile,
     },
-    /// Adds a node. The outcome is [`Outcome::NodeAdded`].
+    /// Adds a node. The outcome is [`Outcome::NodeAdded`](crate::Outcome::NodeAdded).
     AddNode {
         /// Profile of the node.
         profile: NodeProfile,
     },
-    /// Records that the process of a node has started. The outcome is [`Outcome::NodeStarted`].
+    /// Records that the process of a node has started. The outcome is
+    /// [`Outcome::NodeStarted`](crate::Outcome::NodeStarted).
     NodeStarted {
         /// The node.
         node: NodeId,
@@ -54,26 +55,27 @@ pub enum Change {
         /// Maximum memory for the cells of its slices, in bytes.
         memory_bytes: u64,
     },
-    /// Sets whether a node votes on changes of the map. The outcome is [`Outcome::Done`].
+    /// Sets whether a node votes on changes of the map. The outcome is [`Outcome::Done`](crate::Outcome::Done).
     SetVoter {
         /// The node.
         node: NodeId,
         /// Whether it votes.
         voter: bool,
     },
-    /// Removes a node that owns no slices for good. The outcome is [`Outcome::Done`].
+    /// Removes a node that owns no slices for good. The outcome is [`Outcome::Done`](crate::Outcome::Done).
     RemoveNode {
         /// The node.
         node: NodeId,
     },
-    /// Creates a filter. The outcome is [`Outcome::FilterCreated`].
+    /// Creates a filter. The outcome is [`Outcome::FilterCreated`](crate::Outcome::FilterCreated).
     CreateFilter(NewFilter),
-    /// Drops a filter together with all events that it has recorded. The outcome is [`Outcome::Done`].
+    /// Drops a filter together with all events that it has recorded. The outcome is
+    /// [`Outcome::Done`](crate::Outcome::Done).
     DropFilter {
         /// Name of the filter.
         name: String,
     },
-    /// Opens the next generation of cells in a slice group. The outcome is [`Outcome::Done`].
+    /// Opens the next generation of cells in a slice group. The outcome is [`Outcome::Done`](crate::Outcome::Done).
     OpenGeneration {
         /// The filter.
         filter: FilterId,
@@ -84,7 +86,8 @@ pub enum Change {
     },
     /// Records that the slices of a group on a node are complete, which means that they contain all recorded events. If
     /// a slice was being moved to the node, this change also ends the move. If the node is marked down or has restarted
-    /// since it sent the report, the change has no effect. The outcome is [`Outcome::Done`] in either case.
+    /// since it sent the report, the change has no effect. The outcome is [`Outcome::Done`](crate::Outcome::Done) in
+    /// either case.
     SlicesComplete {
         /// The filter.
         filter: FilterId,
@@ -100,7 +103,8 @@ pub enum Change {
         /// Start of the node that makes the report.
         incarnation: Incarnation,
     },
-    /// Records that a node cannot hold its slices of a group until it restarts. The outcome is [`Outcome::Done`].
+    /// Records that a node cannot hold its slices of a group until it restarts. The outcome is
+    /// [`Outcome::Done`](crate::Outcome::Done).
     SlicesMissing {
         /// The filter.
         filter: FilterId,
@@ -112,21 +116,21 @@ pub enum Change {
         incarnation: Incarnation,
     },
     /// Starts to move copies of slices to other nodes. Either all moves start or none. The outcome is
-    /// [`Outcome::Done`].
+    /// [`Outcome::Done`](crate::Outcome::Done).
     MoveSlices {
         /// The filter.
         filter: FilterId,
         /// The copies to move.
         moves: Vec<SliceMove>,
     },
-    /// Cancels the moves in progress. The outcome is [`Outcome::Done`].
+    /// Cancels the moves in progress. The outcome is [`Outcome::Done`](crate::Outcome::Done).
     CancelMoves {
         /// Name of the filter.
         name: String,
     },
     /// Reports that a node cannot reach another node, or can reach it again. If more than half of the nodes that are up
     /// report that they cannot reach the same node, that node is marked as down. It remains down until it restarts. The
-    /// outcome is [`Outcome::Done`].
+    /// outcome is [`Outcome::Done`](crate::Outcome::Done).
     PeerReached {
         /// The reporting node.
         by: NodeId,
@@ -140,10 +144,10 @@ pub enum Change {
         is_reached: bool,
     },
     /// Replaces a filter by another filter with the same name, and closes the replaced filter. The outcome is
-    /// [`Outcome::FilterCreated`].
+    /// [`Outcome::FilterCreated`](crate::Outcome::FilterCreated).
     AlterFilter(AlteredFilter),
     /// Reports that a node has no more in-flight events from before a filter was closed. The outcome is
-    /// [`Outcome::Done`].
+    /// [`Outcome::Done`](crate::Outcome::Done).
     FilterEnded {
         /// The closed filter.
         filter: FilterId,
@@ -155,7 +159,7 @@ pub enum Change {
         newest_unit: UnitNumber,
     },
     /// Reports that all events of a closed filter have expired by the clock of a node. The outcome is
-    /// [`Outcome::Done`].
+    /// [`Outcome::Done`](crate::Outcome::Done).
     FilterPassed {
         /// The closed filter.
         filter: FilterId,
@@ -165,13 +169,13 @@ pub enum Change {
         incarnation: Incarnation,
     },
     /// Removes the predecessor of an altered filter now, even if its events have not expired. The outcome is
-    /// [`Outcome::Done`].
+    /// [`Outcome::Done`](crate::Outcome::Done).
     FinishAlteration {
         /// Name of the filter.
         name: String,
     },
     /// Accepts the losses of a filter: all slices whose nodes are not down count as complete. The outcome is
-    /// [`Outcome::Done`].
+    /// [`Outcome::Done`](crate::Outcome::Done).
     ForgiveFilter {
         /// Name of the filter.
         name: String,
@@ -180,16 +184,18 @@ pub enum Change {
         /// events. The change is rejected if any node that is down is missing from the list.
         ended: BTreeMap<NodeId, Incarnation>,
     },
-    /// Creates a filter from a backup, under a name that clients cannot use. The outcome is [`Outcome::FilterCreated`].
+    /// Creates a filter from a backup, under a name that clients cannot use. The outcome is
+    /// [`Outcome::FilterCreated`](crate::Outcome::FilterCreated).
     RestoreFilter(NewRestore),
-    /// Gives a restored filter its name after its cells have been written. The outcome is [`Outcome::Done`].
+    /// Gives a restored filter its name after its cells have been written. The outcome is
+    /// [`Outcome::Done`](crate::Outcome::Done).
     FinishRestore {
         /// The filter, or the root of the filter tree.
         filter: FilterId,
     },
     /// Requests that the cluster continues without the slices of a group on one node until that node restarts. If other
     /// nodes do not have complete copies of all these slices, the request has no effect. The outcome is
-    /// [`Outcome::Done`] in either case.
+    /// [`Outcome::Done`](crate::Outcome::Done) in either case.
     SlicesSpared {
         /// The filter.
         filter: FilterId,
@@ -201,7 +207,7 @@ pub enum Change {
         incarnation: Incarnation,
     },
     /// Founds a cluster with its first node, and sets the format that the cluster writes. The outcome is
-    /// [`Outcome::NodeAdded`].
+    /// [`Outcome::NodeAdded`](crate::Outcome::NodeAdded).
     FoundAs {
         /// Identifier of the cluster.
         cluster: ClusterId,
@@ -212,7 +218,7 @@ pub enum Change {
     },
     /// Raises the format in which the cluster encodes its map. All nodes must be able to read the new format. After the
     /// change, a node whose program cannot read the new format can no longer take part in the cluster. The outcome is
-    /// [`Outcome::Done`].
+    /// [`Outcome::Done`](crate::Outcome::Done).
     Raise {
         /// The new format.
         format: Format,
@@ -221,7 +227,7 @@ pub enum Change {
     /// variant as its change. It exists only for the encoding: an encoded [`Command`](crate::Command) contains the
     /// principal in front of the actual change, in the same form as a change.
     By(Requester),
-    /// Changes access rights. The outcome is [`Outcome::Done`].
+    /// Changes access rights. The outcome is [`Outcome::Done`](crate::Outcome::Done).
     Access(AccessChange),
 }
 

@@ -10,7 +10,7 @@
 //! holds the claim of a record, the record waits and is written after later records. If the other run still holds the
 //! claim when this run ends, this run does not write the record.
 //!
-//! The submodule `run` assembles all parts of a run. The [driver](crate::driver) takes batches of records from the
+//! The submodule `run` assembles all parts of a run. The driver takes batches of records from the
 //! input and passes them to one of two deciders: `here` is a filter in this process, and `remote` is a filter of a
 //! cluster. The submodule `handler` then counts the verdicts and writes the records.
 

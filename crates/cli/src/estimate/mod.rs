@@ -5,7 +5,7 @@
 //! long as no counter of the filter is full, so the report also says how often counters were full. The memory of the
 //! filter depends on the capacity that the user requests, and not on the number of keys.
 //!
-//! The submodule `run` assembles all parts of a run. The [driver](crate::driver) takes batches of records from the
+//! The submodule `run` assembles all parts of a run. The driver takes batches of records from the
 //! input. The submodule `frequencies` computes an estimate for each record, and `handler` counts the estimates and
 //! writes the records.
 

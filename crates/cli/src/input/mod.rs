@@ -1,6 +1,6 @@
 //! Inputs of records. A separate thread reads and parses the records ahead of the filter.
 //!
-//! [`Input`] is the interface of an input. Any source that returns blocks of records with digests, times and positions
+//! `Input` is the interface of an input. Any source that returns blocks of records with digests, times and positions
 //! can be deduplicated. `text` implements it for text files and streams, and `queue` passes its batches to the thread
 //! of the filter.
 //!

@@ -1,7 +1,7 @@
 //! The outputs of records.
 //!
-//! [`Output`] is the interface of an output. It receives each record as a position in the block of its input.
-//! [`FileOutput`] writes text to a file or a stream.
+//! `Output` is the interface of an output. It receives each record as a position in the block of its input.
+//! `FileOutput` writes text to a file or a stream.
 //!
 //! Records are written unchanged and complete, in the order of the input. This module does not depend on why a record
 //! goes to an output.
