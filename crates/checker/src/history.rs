@@ -367,7 +367,7 @@ pub struct History {
     pub unset: Vec<Unset>,
     /// The findings in the cells of copies at the end.
     pub cells: CellsRead,
-    /// Slices of which one copy lacked at the end what another copy had.
+    /// Slices whose copies differed at the end, because one copy lacked an event that another copy had.
     pub lagging: Vec<u32>,
     /// Reports of nodes that they were ready although they lacked events. Each entry contains the time of the report in
     /// simulated microseconds, the node, and a slice of this node that lacked something that another copy had.

@@ -41,7 +41,7 @@ pub(super) struct LocalDecider {
 }
 
 impl LocalDecider {
-    /// Answers the events with these `digests`, the first of which is event number `first` of the chunk.
+    /// Answers the events with these `digests`. The first digest belongs to event number `first` of the chunk.
     fn answer_piece(&mut self, digests: &[Digest], first: usize, answers: &mut [Answer]) {
         let Self { filter, beyond, stamps, .. } = self;
         let times_ms = self.times_ms.get(first..).unwrap_or_default();

@@ -120,7 +120,7 @@ pub(crate) struct Retry<R> {
 pub(crate) struct Waiting {
     pub(crate) records: usize,
     pub(crate) batches: usize,
-    /// Whether so many records wait that the input should pause.
+    /// Whether the limit of waiting records is reached. If so, the input should pause.
     pub(crate) is_crowded: bool,
     /// Time until the decider asks again about one of the batches.
     pub(crate) due: Option<Duration>,

@@ -28,7 +28,7 @@ use sink::Sink;
 
 /// File name extensions of compressed files, which this program cannot write.
 const COMPRESSED: [&str; 6] = ["gz", "tgz", "bz2", "xz", "zst", "zstd"];
-/// File size in bytes above which the user is told that reading the file takes a while. An existing output file is read
+/// Maximum size in bytes of a file that is read without a notice. Reading a larger file takes a while. An existing output file is read
 /// completely to find out whether it ends within a quoted field.
 const SHORT_BYTES: u64 = 1 << 30;
 

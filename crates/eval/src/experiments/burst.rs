@@ -117,8 +117,9 @@ impl Burst {
     /// the events with this cell duplicates, so they are not recorded. With G other live generations, the cells of the
     /// newest generation are therefore hit unevenly, with a variance of `v = G p (1 - p) d^2`.
     ///
-    /// After `x = k n / m` hits per cell, the share of empty cells is `e^-x (1 + v x^2 / 2)` instead of `e^-x`. More
-    /// events are therefore needed to fill the generation, by a share of `v x / 2`.
+    /// After n events with k positions each, a generation of m cells has received `x = k n / m` hits per cell on average.
+    /// With even hits, the share of empty cells would be `e^-x`. With uneven hits, it is `e^-x (1 + v x^2 / 2)`, so more
+    /// cells are still empty. A generation therefore needs more events to fill, by a share of `v x / 2`.
     fn tested_when_full(&self) -> f64 {
         let mut tested = self.capacity_events;
         match self.limit {

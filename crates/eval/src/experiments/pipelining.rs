@@ -1,5 +1,5 @@
 //! Reproduces Figure 7(c) of Koloniari et al. 2011, section 7. The experiment counts the slices that a pipelined lookup
-//! visits, in streams of which 80, 50 and 20 % of the events are distinct.
+//! visits. It uses three streams, in which 80, 50 and 20 % of the events are distinct.
 //!
 //! The experiment uses the visits that the production engine counts. No nodes or messages are involved.
 

@@ -57,9 +57,10 @@ impl TimerGroups {
     /// Returns the probability that the timers at j positions were all set last by the same event, if each of them was
     /// set within a period that sets a share `s` of all timers.
     ///
-    /// The derivation sums over the number i of different cells on which the j positions fall. This number is i with
-    /// the probability `S(j, i) m^(i-j)`, where S are the Stirling numbers of the second kind. A given event sets these
-    /// i cells with the probability `k (k-1) .. (k-i+1) / m^i`, and no later event may raise any of them.
+    /// Several of the j positions may fall on the same of the m cells, so the derivation sums over the number i of
+    /// different cells. The j positions fall on i different cells with a probability of about `S(j, i) m^(i-j)`, where S
+    /// are the Stirling numbers of the second kind. An event with k positions sets all i cells with the probability
+    /// `k (k-1) .. (k-i+1) / m^i`. No later event may set any of these cells again.
     ///
     /// The sum over all events of the period is `m^(1-j) s^(-j) sum over i of S(j, i) (k-1) .. (k-i+1) (1 - (1-s)^i) /
     /// i`.

@@ -11,7 +11,7 @@ const AHEAD: usize = 16;
 pub(crate) enum Lines {
     /// A number of consecutive lines, which are all written.
     Block(usize),
-    /// Two lines anywhere within 64 KiB, one of which is written.
+    /// Two cache lines anywhere within 64 KiB: one line is read, and the other is written.
     Pair,
 }
 

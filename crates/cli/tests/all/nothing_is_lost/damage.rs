@@ -1,4 +1,4 @@
-//! Generates a file of records, some of which are damaged.
+//! Generates a file that contains damaged records between intact ones.
 
 use super::shape::Shape;
 use crate::run::Random;
