@@ -184,13 +184,30 @@ fn streams_max() -> u32 {
 mod tests {
     use super::*;
 
+    /// Returns settings with an address that only this machine can reach.
+    fn settings() -> HttpEndpointSettings {
+        HttpEndpointSettings::at(([127, 0, 0, 1], 7480).into())
+    }
+
+    /// Returns settings with an address that other machines can reach.
+    fn open() -> HttpEndpointSettings {
+        HttpEndpointSettings::at(([10, 0, 0, 1], 7480).into())
+    }
+
+    /// Returns the address on which the node of these tests listens for its peers.
+    fn others() -> [SocketAddr; 1] {
+        [([127, 0, 0, 1], 7400).into()]
+    }
+
+    /// Returns the error for settings of a node without certificates.
+    fn fails(settings: HttpEndpointSettings) -> String {
+        settings.check(&others(), false, false).unwrap_err().to_string()
+    }
+
     #[test]
     fn settings_that_cannot_be_used_are_refused() {
-        let settings = || HttpEndpointSettings::at(([127, 0, 0, 1], 7480).into());
-        let open = || HttpEndpointSettings::at(([10, 0, 0, 1], 7480).into());
-        let others = [([127, 0, 0, 1], 7400).into()];
+        let others = others();
         settings().check(&others, false, false).unwrap();
-        let fails = |settings: HttpEndpointSettings| settings.check(&others, false, false).unwrap_err().to_string();
         assert!(fails(open()).contains("open to the network"));
         open().check(&others, false, true).unwrap();
         assert!(fails(HttpEndpointSettings { tls: true, ..open() }).contains("needs [tls]"));

@@ -28,8 +28,8 @@ use sink::Sink;
 
 /// File name extensions of compressed files, which this program cannot write.
 const COMPRESSED: [&str; 6] = ["gz", "tgz", "bz2", "xz", "zst", "zstd"];
-/// Maximum size in bytes of a file that is read without a notice. Reading a larger file takes a while. An existing output file is read
-/// completely to find out whether it ends within a quoted field.
+/// Maximum size in bytes of a file that is read without a notice. Reading a larger file takes a while. An existing
+/// output file is read completely to find out whether it ends within a quoted field.
 const SHORT_BYTES: u64 = 1 << 30;
 
 /// Path under which the content of standard output can be read if standard output is a file.

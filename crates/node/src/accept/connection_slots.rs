@@ -198,8 +198,14 @@ mod tests {
 
         /// Opens connections until no slot is free.
         fn fill(&mut self, party: Party, now_ms: MonotonicMs) -> Vec<u64> {
-            let enter = || Some(self.enter(party, now_ms)).filter(|(_, seated)| *seated == SlotOutcome::Here);
-            std::iter::from_fn(enter).map(|(number, _)| number).collect()
+            let mut numbers = Vec::new();
+            loop {
+                let (number, outcome) = self.enter(party, now_ms);
+                if outcome != SlotOutcome::Here {
+                    return numbers;
+                }
+                numbers.push(number);
+            }
         }
 
         fn gone(&self) -> Vec<u64> {
