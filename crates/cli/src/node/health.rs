@@ -39,7 +39,7 @@ pub(super) fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
 ///
 /// # Errors
 /// Returns an error if the node does not answer.
-pub(crate) fn not_ready(address: &str) -> anyhow::Result<Option<String>> {
+pub fn not_ready(address: &str) -> anyhow::Result<Option<String>> {
     let answer = get(address, "/readyz", ANSWER_BYTES_MAX).with_context(|| format!("no answer from {address}"))?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let is_ready = head.split(' ').nth(1) == Some("200");

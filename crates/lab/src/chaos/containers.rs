@@ -133,9 +133,12 @@ impl Stage for Containers {
         finish(Command::new("docker").args(args))
     }
 
-    fn is_ready(&self, node: usize) -> bool {
-        let Ok(container) = Self::container(node) else { return false };
-        succeeds("docker", &["exec", &container, FIRSTSEEN, "node", "health", "--addr", "127.0.0.1:7401"])
+    fn not_ready(&self, node: usize) -> Option<String> {
+        let asked = Self::container(node).and_then(|container| {
+            let asks = ["exec", &container, FIRSTSEEN, "node", "health", "--addr", "127.0.0.1:7401"];
+            finish(Command::new("docker").args(asks))
+        });
+        asked.err().map(|error| format!("{error:#}"))
     }
 
     fn name_of(&self, node: usize) -> String {

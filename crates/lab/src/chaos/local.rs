@@ -117,10 +117,9 @@ impl Stage for Local {
         }
     }
 
-    fn is_ready(&self, node: usize) -> bool {
+    fn not_ready(&self, node: usize) -> Option<String> {
         let address = self.folder.nodes().get(node - 1).map(LocalNode::http_address).unwrap_or_default();
-        let answer = health::get(&address, "/readyz", health::ANSWER_BYTES_MAX).unwrap_or_default();
-        answer.split(' ').nth(1) == Some("200")
+        health::not_ready(&address).unwrap_or_else(|error| Some(format!("{error:#}")))
     }
 
     fn name_of(&self, node: usize) -> String {

@@ -24,8 +24,9 @@ const FILTER: &str = "chaos";
 const LINES_MAX: usize = 1 << 16;
 /// Time for which a producer still waits for answers after the end of the run.
 const LAST_ANSWERS: Duration = Duration::from_secs(20);
-/// Maximum time from the start of a node until it is ready.
-const READY_MAX: Duration = Duration::from_secs(60);
+/// Maximum time from the start of a node until it is ready. A copy may wait a minute for replies that no other copy can
+/// send (`NAMES_AWAITED_MS_MAX`), and it fetches its cells besides.
+const READY_MAX: Duration = Duration::from_secs(180);
 /// Interval between two checks whether a node is ready.
 const LOOK: Duration = Duration::from_millis(20);
 /// Interval between two checks whether all slices are complete.
@@ -135,8 +136,9 @@ fn act(stage: &mut dyn Stage, action: Action, node: usize) -> anyhow::Result<()>
         Action::RestartWhenReady => {
             stage.act(Action::Restart, node)?;
             let begun = Instant::now();
-            while !stage.is_ready(node) {
-                anyhow::ensure!(begun.elapsed() < READY_MAX, "{} is not ready", stage.name_of(node));
+            while let Some(reason) = stage.not_ready(node) {
+                let name = stage.name_of(node);
+                anyhow::ensure!(begun.elapsed() < READY_MAX, "{name} is not ready after {READY_MAX:?}: {reason}");
                 std::thread::sleep(LOOK);
             }
             Ok(())

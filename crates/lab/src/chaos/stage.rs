@@ -17,8 +17,8 @@ pub(super) trait Stage {
     /// Executes an action on a node. Nodes are numbered starting with 1.
     fn act(&mut self, action: Action, node: usize) -> anyhow::Result<()>;
 
-    /// Returns whether a node reports that it is ready.
-    fn is_ready(&self, node: usize) -> bool;
+    /// Returns the reason why a node is not ready, or `None` if it reports that it is ready.
+    fn not_ready(&self, node: usize) -> Option<String>;
 
     /// Returns the name of the node in the cluster.
     fn name_of(&self, node: usize) -> String;
