@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use crate::events::Events;
 use crate::probe::{Offsets, SpreadOffsets, bucket_position};
-use crate::{BlockProbe, Digest, Geometry, HASHES_MAX, Kind, Layout};
+use crate::{BlockProbe, Digest, Geometry, Kind, Layout};
 
 /// Shape of the positions of an event: how many positions there are, and where they may lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,14 +37,28 @@ pub enum ProbeShape {
     },
 }
 
-/// Error for a position that lies outside its shape.
+/// Reason why an event cannot be added to a batch by its positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("position {at} is outside the filter: it must be below {range}")]
-pub struct ProbeError {
-    /// Invalid value.
-    pub at: u64,
-    /// Upper bound (exclusive) of valid values.
-    pub range: u64,
+pub enum ProbeError {
+    /// A position or block lies outside the shape of the batch.
+    #[error("position {at} is outside the filter: it must be below {range}")]
+    Outside {
+        /// Invalid position or block.
+        at: u64,
+        /// Upper bound (exclusive) of valid positions or blocks.
+        range: u64,
+    },
+    /// An event of the batch has another number of positions.
+    #[error("{given} positions were given for an event, and events of this shape have {hashes}")]
+    Count {
+        /// Number of positions that were given.
+        given: usize,
+        /// Number of positions that an event has.
+        hashes: u32,
+    },
+    /// The batch has another shape: its events have separate positions instead of a block, or the reverse.
+    #[error("the positions do not fit a batch of shape {0}: derive them from the filter's definition")]
+    Shape(ProbeShape),
 }
 
 /// Reason why a slice rejects a call. The slice is unchanged.
@@ -174,16 +188,16 @@ impl Probes {
     /// Adds an event of a spread shape.
     ///
     /// # Errors
-    /// Returns [`ProbeError`] if a position lies outside the shape, or if the number of positions is wrong. The event
-    /// is not added in that case.
+    /// Returns [`ProbeError`] if a position lies outside the shape, if the number of positions is wrong, or if the batch
+    /// has another shape. The event is not added in that case.
     #[inline]
     pub fn push_positions(&mut self, positions: &[u64]) -> Result<(), ProbeError> {
-        let ProbeShape::Spread { cells, hashes } = self.shape else { return Err(ProbeError { at: 0, range: 0 }) };
+        let ProbeShape::Spread { cells, hashes } = self.shape else { return Err(ProbeError::Shape(self.shape)) };
         if positions.len() != hashes as usize {
-            return Err(ProbeError { at: positions.len() as u64, range: u64::from(HASHES_MAX) });
+            return Err(ProbeError::Count { given: positions.len(), hashes });
         }
         match positions.iter().find(|position| **position >= cells) {
-            Some(outside) => Err(ProbeError { at: *outside, range: cells }),
+            Some(outside) => Err(ProbeError::Outside { at: *outside, range: cells }),
             None => {
                 self.positions.extend_from_slice(positions);
                 Ok(())
@@ -194,12 +208,12 @@ impl Probes {
     /// Adds an event of a blocked shape. Bits of the words beyond the last position are ignored.
     ///
     /// # Errors
-    /// Returns [`ProbeError`] if the block lies outside the shape.
+    /// Returns [`ProbeError`] if the block lies outside the shape, or if the batch has another shape.
     #[inline]
     pub fn push_block(&mut self, probe: BlockProbe) -> Result<(), ProbeError> {
-        let ProbeShape::Blocked { blocks, .. } = self.shape else { return Err(ProbeError { at: 0, range: 0 }) };
+        let ProbeShape::Blocked { blocks, .. } = self.shape else { return Err(ProbeError::Shape(self.shape)) };
         if probe.block >= blocks {
-            return Err(ProbeError { at: probe.block, range: blocks });
+            return Err(ProbeError::Outside { at: probe.block, range: blocks });
         }
         self.blocks.push(probe);
         Ok(())

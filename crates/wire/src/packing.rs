@@ -18,6 +18,9 @@ use firstseen_routing::PositionLists;
 use crate::bits::{BitReader, BitWriter, NARROW_BITS_MAX, WIDE_BITS_MAX, bits_below, mask};
 use crate::error::{WireError, check_length};
 
+/// Name of the field with packed positions, for errors.
+const PROBES_FIELD: &str = "probes";
+
 /// Returns the number of bits that one event of this shape takes.
 ///
 /// ```
@@ -94,6 +97,17 @@ pub fn pack_probes(probes: &Probes, range: Range<usize>, out: &mut Vec<u8>) {
     writer.finish();
 }
 
+/// Returns the error for positions of a message that do not fit into a batch.
+fn misplaced(error: ProbeError) -> WireError {
+    let (found, range) = match error {
+        ProbeError::Outside { at, range } => (at, range),
+        // The caller derives the number of positions and the shape from the batch, so these cases cannot occur.
+        ProbeError::Count { given, hashes } => (given as u64, u64::from(hashes) + 1),
+        ProbeError::Shape(_) => (0, 0),
+    };
+    WireError::TooGreat { field: PROBES_FIELD, found, max: range.saturating_sub(1) }
+}
+
 /// Decodes the cell positions of `events` events from `bytes`, and appends them to `probes`. The shape of `probes`
 /// determines how many positions each event has. `bytes` must contain the positions of these events and nothing else.
 ///
@@ -101,10 +115,7 @@ pub fn pack_probes(probes: &Probes, range: Range<usize>, out: &mut Vec<u8>) {
 /// Returns [`WireError`] if the length does not match, or if a position is outside the shape. After an error the
 /// contents of `probes` are unspecified.
 pub fn unpack_probes(bytes: &[u8], events: usize, probes: &mut Probes) -> Result<(), WireError> {
-    const FIELD: &str = "probes";
-    check_length(FIELD, bytes.len(), packed_bytes(probes.shape(), events))?;
-    let outside =
-        |error: ProbeError| WireError::TooGreat { field: FIELD, found: error.at, max: error.range.saturating_sub(1) };
+    check_length(PROBES_FIELD, bytes.len(), packed_bytes(probes.shape(), events))?;
     let mut reader = BitReader::new(bytes);
     match probes.shape() {
         ProbeShape::Spread { cells, hashes } => {
@@ -113,7 +124,7 @@ pub fn unpack_probes(bytes: &[u8], events: usize, probes: &mut Probes) -> Result
             let positions = &mut buffer[..hashes.min(HASHES_MAX) as usize];
             for _ in 0..events {
                 positions.iter_mut().for_each(|position| *position = take_position(&mut reader, bits));
-                probes.push_positions(positions).map_err(outside)?;
+                probes.push_positions(positions).map_err(misplaced)?;
             }
         }
         ProbeShape::Blocked { blocks, offset_bits, hashes } => {
@@ -129,11 +140,11 @@ pub fn unpack_probes(bytes: &[u8], events: usize, probes: &mut Probes) -> Result
                 };
                 let block = head as u64 & mask(widths.block);
                 let words = [(head >> widths.block) as u64 & masks[0], second as u64 & masks[1]];
-                probes.push_block(BlockProbe { block, words }).map_err(outside)?;
+                probes.push_block(BlockProbe { block, words }).map_err(misplaced)?;
             }
         }
     }
-    check_padding(FIELD, &reader)
+    check_padding(PROBES_FIELD, &reader)
 }
 
 /// Encodes lists of positions below `range` as two streams, one with the counts and one with the positions.
