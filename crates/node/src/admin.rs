@@ -57,7 +57,7 @@ use crate::owner::Owners;
 use crate::view::{GroupFault, View, Views};
 use errors::status;
 use skew::keeps_for_other_clocks;
-use slices::{claims, slices};
+use slices::{claims, clock_ms, slices};
 
 /// Maximum time that a request waits until this node acts on a change that the cluster has agreed on.
 const APPLY_MAX: Duration = Duration::from_secs(10);
@@ -410,6 +410,7 @@ impl Admin for AdminService {
             guard_bytes: looks.iter().map(|look| look.state.guard_bytes).sum(),
             guard_bytes_per_horizon_second: looks.iter().map(|look| look.state.guard_bytes_per_horizon_second).sum(),
             claims: claims(&looks),
+            clock_ms: clock_ms(&looks, id),
         }))
     }
 

@@ -124,6 +124,10 @@ pub(super) struct Owner<'a> {
     /// Memory that a node needs for each second of the retry horizon, in bytes. The retry horizon is the time for which
     /// a producer may retry a batch and get the same verdicts, so the node must remember the verdicts for this time.
     pub(super) guard_bytes_per_horizon_second: f64,
+    /// The greatest event time that the node has accepted for the filter, in milliseconds since 1970. `None` if there is
+    /// no such time, or if the node does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) clock_ms: Option<u64>,
     /// Claims that the node holds. `None` means that events cannot be claimed, or that the node does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) claims: Option<Claims>,
@@ -186,6 +190,7 @@ fn description<'a>(
         error: reply.as_ref().err().map(|error| format!("{error:#}")),
         guard_bytes: reply.as_ref().map_or(0, |reply| reply.guard_bytes),
         guard_bytes_per_horizon_second: reply.as_ref().map_or(0.0, |reply| reply.guard_bytes_per_horizon_second),
+        clock_ms: reply.as_ref().ok().and_then(|reply| reply.clock_ms),
         claims: reply.as_ref().ok().and_then(claims_of),
     });
     Description {

@@ -23,6 +23,9 @@ impl Description<'_> {
         text.add("filter", format!("{name}, number {number}; epoch {epoch}, which rises when nodes go or come back"));
         text.add("definition", format!("{}, window {}", define(definition), definition.group.window));
         text.add("policies", answers(policies));
+        if let Some(clock_ms) = nodes.iter().filter_map(|node| node.clock_ms).max() {
+            text.add("clock", format!("{}, the greatest time of an event so far", time(clock_ms)));
+        }
         text.add("durability", promise(policies.durability));
         if policies.copies > 0 {
             text.add("copies", format!("{} of each slice, on nodes of their own", policies.copies + 1));

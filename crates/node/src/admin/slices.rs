@@ -30,6 +30,11 @@ pub(super) fn slices(looks: &[GroupLook], filter: FilterId) -> Vec<SliceState> {
     slices
 }
 
+/// Returns the greatest event time that these groups have accepted for `filter`, in milliseconds since 1970.
+pub(super) fn clock_ms(looks: &[GroupLook], filter: FilterId) -> Option<u64> {
+    looks.iter().filter(|look| look.filter == filter).filter_map(|look| look.state.clock_ms).max()
+}
+
 /// Returns the sum of the claims on events whose head node is this node. Returns `None` if no group supports claims.
 pub(super) fn claims(looks: &[GroupLook]) -> Option<Claims> {
     let claims = looks.iter().filter_map(|look| look.state.claims);

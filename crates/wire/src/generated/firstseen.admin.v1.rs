@@ -358,6 +358,10 @@ pub struct InspectFilterReply {
     /// Present if the filter supports claims.
     #[prost(message, optional, tag = "6")]
     pub claims: ::core::option::Option<Claims>,
+    /// The greatest event time that the node has accepted for the filter, in milliseconds since 1970. Absent if there is no
+    /// such time, for example because the window counts events.
+    #[prost(uint64, optional, tag = "7")]
+    pub clock_ms: ::core::option::Option<u64>,
 }
 /// Claims of the events whose head is the node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
