@@ -34,6 +34,23 @@ fn time_that_falls_back_by_a_year_is_late() {
     assert_eq!(counts(&ran.report()), [3, 2, 1, 0, 1], "first-seen is what nobody need ask for");
 }
 
+/// A run that continued a saved state and was fed the same file again passed all its records a second time. The message
+/// advised to sort the file, which does not help.
+#[test]
+fn records_that_an_earlier_run_has_read_can_be_dropped() {
+    let input: String = (0..50).map(|day| record(NOW_S + day * 86_400, &format!("key{day}"))).collect();
+    let folder = Folder::with(&input);
+    let flags = "--format csv --no-header --key 2 --time 1 --window 1h --capacity 1k --state seen.fs input";
+    assert_eq!(folder.dedup(flags).ok().out, input);
+    let again = folder.dedup(flags).ok();
+    assert!(
+        again.err.contains("if an earlier run has read these records, drop them with --late duplicate"),
+        "{}",
+        again.err
+    );
+    assert_eq!(folder.dedup(&format!("--late duplicate {flags}")).ok().out, "");
+}
+
 #[test]
 fn nothing_is_set_by_a_late_record() {
     let late = NOW_S - YEAR_S;

@@ -41,6 +41,7 @@ use clap::{Args, ValueEnum};
 pub use run::run;
 
 use crate::dedup::confirm::ConfirmArg;
+use crate::exit::UsageError;
 use crate::flags::filter::{FilterArgs, parse_duration_ms};
 use crate::flags::input::InputArgs;
 use crate::flags::run::RunArgs;
@@ -104,6 +105,28 @@ pub struct ClusterArgs {
     /// Flags for certificates and tokens.
     #[command(flatten)]
     pub tls: TlsArgs,
+}
+
+impl ClusterArgs {
+    /// Checks that no flag selects a part of a cluster although `--cluster` is missing. The parser of the flags skips its
+    /// own check if a flag such as `--window`, which excludes `--cluster`, is present.
+    ///
+    /// # Errors
+    /// Returns a [`UsageError`] that names the first such flag.
+    fn check_unused(&self) -> anyhow::Result<()> {
+        let given =
+            [("--filter", self.filter.is_some()), ("--site", self.site.is_some()), ("--claims", self.claims.is_some())];
+        match given.into_iter().find(|(_, is_given)| *is_given) {
+            None => Ok(()),
+            Some((flag, _)) => {
+                let text = format!(
+                    "{flag} is for a filter of a cluster, and no --cluster is given: add --cluster HOST:PORT (and leave out the \
+                     flags that define a filter, such as --window), or leave {flag} out"
+                );
+                Err(UsageError(text).into())
+            }
+        }
+    }
 }
 
 /// Flags that say where records go.

@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use firstseen_client::{
     CallError, Client, ConnectError, ConnectOptions, Filter, FilterError, Mismatch, NodeTraffic, Verdict,
 };
-use firstseen_filter::{Digest, FilterSecret};
+use firstseen_filter::{Digest, FilterSecret, Unit};
 use firstseen_records::Records;
 use firstseen_routing::{Answer, Reason};
 use tokio::runtime::Runtime;
@@ -103,6 +103,17 @@ impl<R: Records> Remote<R> {
     pub(super) fn needs_time(&self) -> Option<String> {
         let window = &self.filter.info().definition.group.window;
         self.filter.info().needs_times.then(|| format!("filter {}, window {window}", self.filter.info().name))
+    }
+
+    /// Returns whether the nodes stamp events with the time of day at which these arrive.
+    pub(super) fn stamps_on_arrival(&self) -> bool {
+        let info = self.filter.info();
+        matches!(info.definition.group.unit, Unit::Milliseconds(_)) && !info.needs_times
+    }
+
+    /// Returns the name of the filter.
+    pub(super) fn name(&self) -> &str {
+        &self.filter.info().name
     }
 
     /// Connects to the cluster and finds the filter.

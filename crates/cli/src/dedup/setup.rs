@@ -59,6 +59,7 @@ pub(super) fn measure<R: Records>(
 
 /// Creates the setup of a run with a filter in this process.
 pub(super) fn here(args: &DedupArgs, filter: &FilterArgs) -> anyhow::Result<Setup<LocalDecider>> {
+    args.cluster.check_unused()?;
     if args.cluster.tls.is_given() {
         return Err(UsageError(
             "--tls-ca, --tls-cert, --tls-key and --token-file are for --cluster: leave them out".to_owned(),
@@ -127,6 +128,13 @@ pub(super) fn cluster(args: &DedupArgs) -> anyhow::Result<Setup<Remote<Block>>> 
     let window = remote.needs_time();
     let instead = "let the nodes stamp events (firstseen filter create --clock wall)";
     let needs_time = window.is_some();
+    if remote.stamps_on_arrival() && args.input.has_record_times() {
+        notice!(
+            "firstseen: the nodes stamp the events of filter `{}` when they arrive (--clock wall), so the times of the records are \
+             not used; to judge old records by their own times, use a filter that was created with --clock event",
+            remote.name()
+        );
+    }
     let times = args.input.times(window.as_deref().map(|what| NeedsTime { what, instead }))?;
     let parser = args.input.parser(needs_time.then_some(times), secret.clone())?;
     Ok(Setup { decider: remote, parser, times, secret })

@@ -347,6 +347,13 @@ impl InputArgs {
         }
     }
 
+    /// Returns whether records have times that a run could use: the flags or the format name a field for them, and the
+    /// user has not chosen the time of arrival instead.
+    #[cfg(feature = "full")]
+    pub(crate) fn has_record_times(&self) -> bool {
+        self.clock != Some(ClockArg::Wall) && (self.time.is_some() || self.format().default_time().is_some())
+    }
+
     /// Returns the parser that the flags describe. `times` is the result of [`Self::times`]; `None` means that no part
     /// of the run needs times.
     ///

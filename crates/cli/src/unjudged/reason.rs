@@ -63,7 +63,7 @@ impl UnjudgedReason {
         match self {
             Self::Unread(kind) => unread_meaning(kind),
             Self::Future => "its time is ahead of the others or of the present, which do not confirm it",
-            Self::Late => "records before it have times that are later by more than the window",
+            Self::Late => "the filter has seen times that are later by more than the window",
             Self::Full => "the filter is full and cannot remember it",
             Self::Cluster(reason) => cluster_meaning(reason),
         }
@@ -77,8 +77,9 @@ impl UnjudgedReason {
                 "correct the clock that stamped it, name the zone of its time with --tz, or accept it with a greater --future-max"
             }
             Self::Late => {
-                "feed the oldest records first, or judge more of them with a greater --lateness (with --cluster that \
-                 of the filter: `firstseen filter alter --lateness`); --late says what happens to them"
+                "feed the oldest records first; if an earlier run has read these records, drop them with --late \
+                 duplicate; otherwise use a filter that has seen no newer records, or a greater --lateness (with \
+                 --cluster: `firstseen filter alter --lateness`)"
             }
             Self::Full => {
                 "give the filter more room with --capacity or --growth, in a cluster with `firstseen filter alter --capacity`"
