@@ -89,7 +89,7 @@ pub fn failure(program: &str, error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    notice!("{program}: {}", words(error));
+    notice!("{program}: {}{}", words(error), advice(error));
     ExitCode::from(if is_usage(error) { USAGE } else { FAILED })
 }
 
@@ -101,6 +101,19 @@ fn words(error: &anyhow::Error) -> String {
         false if text.is_empty() => cause,
         false => format!("{text}: {cause}"),
     })
+}
+
+/// Returns what the user can do about an error of the file system, as the end of the message. The text is empty if the
+/// error has another cause.
+fn advice(error: &anyhow::Error) -> &'static str {
+    match error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind) {
+        Some(ErrorKind::NotFound) => "; check the path",
+        Some(ErrorKind::PermissionDenied) => "; check who may read and write the file and its folder",
+        Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+            "; free space on the disk, or name a file on another disk"
+        }
+        _ => "",
+    }
 }
 
 /// Returns whether the error is a mistake in the command line or configuration.
@@ -121,6 +134,13 @@ mod tests {
     use anyhow::{Context, anyhow};
 
     use super::*;
+
+    #[test]
+    fn errors_of_the_file_system_come_with_advice() {
+        let missing: anyhow::Result<()> = Err(io::Error::from(ErrorKind::NotFound)).context("cannot read a");
+        assert_eq!(advice(&missing.unwrap_err()), "; check the path");
+        assert_eq!(advice(&anyhow!("the flags do not fit")), "");
+    }
 
     #[test]
     fn a_cause_is_printed_once() {

@@ -35,8 +35,9 @@ impl Lock {
         let path = Self::path_for(state);
         loop {
             let file = OpenOptions::new().append(true).create(true).open(&path);
-            let file =
-                file.with_context(|| format!("cannot save the state {} beside {}", state.display(), path.display()))?;
+            let file = file.with_context(|| {
+                format!("cannot create {}, the lock file of the state {}", path.display(), state.display())
+            })?;
             // Some network file systems cannot lock files. On such a system, two runs are not prevented from using the
             // same state.
             if let Err(TryLockError::WouldBlock) = file.try_lock() {
