@@ -154,6 +154,13 @@ fn impossible_flags_are_refused_before_anything_is_written() {
     let folder = Folder::new();
     folder.run("up --memory 1").fails(2, &["memory_max_bytes = 1", "1048576"]);
     folder.run("up --port 65535").fails(2, &["port 65535 is too high"]);
+    for (flags, clash) in [
+        ("--port 7400 --redis 7401", "--redis 7401 is one of the ports 7400 to 7405"),
+        ("--port 7400 --http-api 7405", "--http-api 7405 is one of the ports"),
+        ("--redis 7500 --http-api 7500", "name the same port 7500"),
+    ] {
+        folder.run(&format!("up --nodes 3 {flags}")).fails(2, &[clash]);
+    }
     assert!(!folder.has("firstseen-data"), "a folder is left behind");
 }
 

@@ -119,10 +119,21 @@ impl Asked {
             let node = NodeConfig { memory_max_bytes: self.memory.0, site: site.clone(), ..node };
             node.check().map_err(|error| UsageError(error.to_string()))?;
         }
-        match self.port {
-            Some(first) => following(first, 2 * sites.len()).map(drop),
-            None => Ok(()),
+        if let Some(first) = self.port {
+            let ports = following(first, 2 * sites.len())?;
+            for (port, flag) in [(self.redis, "--redis"), (self.http_api, "--http-api")] {
+                if let Some(port) = port.filter(|port| ports.contains(port)) {
+                    return Err(UsageError(format!(
+                        "{flag} {port} is one of the ports {first} to {} that the nodes use (--port): name another port",
+                        ports.last().unwrap_or(&first)
+                    )));
+                }
+            }
         }
+        if let Some(port) = self.redis.filter(|port| self.http_api == Some(*port)) {
+            return Err(UsageError(format!("--redis and --http-api name the same port {port}: name two ports")));
+        }
+        Ok(())
     }
 
     /// Checks that no other program listens on the ports of a new folder's nodes.
