@@ -172,7 +172,7 @@ fn print(args: &CertsArgs, wanted: &[(String, Role)], out: &mut dyn Write) -> an
     }
     if args.admin {
         let flags = tls_flags(&ca, &args.out.join("admin"));
-        writeln!(out, "To administer: firstseen cluster status --addr HOST:PORT {flags}")?;
+        writeln!(out, "To administer: firstseen cluster status --cluster HOST:PORT {flags}")?;
     }
     if let Some(client) = args.clients.first() {
         let flags = tls_flags(&ca, &args.out.join(format!("{client}.client")));

@@ -92,7 +92,13 @@ pub enum ClusterCommand {
 #[derive(Debug, Args)]
 pub struct NodeArgs {
     /// Addresses of nodes; one reachable node is enough
-    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', required = true, visible_alias = "cluster")]
+    #[arg(
+        long = "cluster",
+        value_name = "HOST:PORT,...",
+        value_delimiter = ',',
+        required = true,
+        visible_alias = "addr"
+    )]
     pub addr: Vec<String>,
     /// Flags for certificates and tokens.
     #[command(flatten)]

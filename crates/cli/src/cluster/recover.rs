@@ -130,7 +130,7 @@ fn afterwards(recovery: &Recovery) -> String {
     if !called.is_empty() {
         let _ = writeln!(
             text,
-            "When there is room for their slices: firstseen cluster drain --addr HOST:PORT {}, then firstseen cluster leave for \
+            "When there is room for their slices: firstseen cluster drain --cluster HOST:PORT {}, then firstseen cluster leave for \
              each.",
             called.join(" ")
         );

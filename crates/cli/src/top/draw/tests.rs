@@ -102,7 +102,7 @@ fn alarms_that_have_no_room_say_so() {
 #[test]
 fn the_least_terminal_hides_no_node_no_sum_and_no_part_of_a_command() {
     let mut overview = busy();
-    let all = "firstseen cluster rebalance --plan --addr db-7.example.net:7400 --tls-ca ca.pem --tls-cert admin.pem";
+    let all = "firstseen cluster rebalance --plan --cluster db-7.example.net:7400 --tls-ca ca.pem --tls-cert admin.pem";
     overview.alarms[0].command = all.to_owned();
     overview.verdicts = Verdicts {
         first_seen_per_s: Some(123_456.0),
@@ -112,7 +112,10 @@ fn the_least_terminal_hides_no_node_no_sum_and_no_part_of_a_command() {
     };
     overview.slices = SliceCounts { all: 1_024, complete: 1_023, down: 1, ..SliceCounts::default() };
     let shown = shown(&View::of(overview), 80, 24);
-    has(&shown, &["undecided/s", "node-1", "node-2", "node-3", "--addr db-7.example.net:7400", "--tls-cert admin.pem"]);
+    has(
+        &shown,
+        &["undecided/s", "node-1", "node-2", "node-3", "--cluster db-7.example.net:7400", "--tls-cert admin.pem"],
+    );
     has(&shown, &["filter-001", "visits@athens", "q quit"]);
 }
 
