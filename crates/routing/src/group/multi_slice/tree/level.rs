@@ -1,6 +1,8 @@
 //! The level of a filter tree to which a slice group belongs. The levels exchange positions of the root, and this
 //! module converts them to positions of this level. If a higher level has decided an event, this level remembers the
 //! event for exactly as long as the higher level does.
+//!
+//! This module does not handle restarts of nodes: a level that has lost cells asks its parent level again (`decide.rs`).
 
 use firstseen_filter::{ProbeShape, Probes};
 
