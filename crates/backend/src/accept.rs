@@ -1,7 +1,9 @@
 //! Accepts connections, and distributes them over the threads that serve them.
 //!
 //! An endpoint has at most `connections_max` open connections. When a client connects beyond that limit, it receives an
-//! error and is disconnected. A connection is served by the same thread until it ends.
+//! error and is disconnected.
+//!
+//! A connection is served by the same thread until it ends.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! Open filters of an endpoint, which all of its connections share.
 //!
-//! If an administrator drops a filter and creates another filter under the same name, the next call of a client uses
-//! the newly created filter. The memory for filter names is bounded, so clients cannot exhaust it by sending many
-//! different names.
+//! Every call finds its filter by name. If an administrator drops a filter and creates another filter under the same
+//! name, the next call of a client uses the newly created filter.
+//!
+//! The memory for filter names is bounded, so clients cannot exhaust it by sending many different names.
 //!
 //! This module does not depend on commands and replies.
 
@@ -24,9 +25,10 @@ const OPEN_MAX: usize = 1024;
 
 /// Maximum number of ticks by which an event may outlive its time to live.
 const LATER_TICKS: u64 = 2;
-/// Excess beyond a time to live that is always tolerated, in milliseconds. A filter counts time in ticks, so it
-/// remembers an event a little longer than the event's time to live. A time to live is rejected only if this excess can
-/// be longer than the tolerance and also longer than the time to live itself.
+/// Time by which an event may always outlive its time to live, in milliseconds. A filter counts time in ticks, so it
+/// remembers an event a little longer than the event's time to live.
+///
+/// A filter rejects a time to live only if the additional time can exceed both this limit and the time to live itself.
 const LATER_MAX_MS: u64 = 1_000;
 
 /// Filters of a cluster, by name.

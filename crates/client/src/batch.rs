@@ -211,9 +211,11 @@ impl<'a> Batch<'a> {
     /// Sets a time to live for all events of the batch, which replaces the filter's window. The filter remembers an
     /// event for at least the time to live, and for at most two units of its window longer.
     ///
-    /// If the events of the filter carry times, the client derives their times from [`Ttl::now_ms`], so the batch needs
-    /// no list of times. The time to live applies only to events that are new: if the filter has already recorded an
-    /// event, the expiry of that event does not change.
+    /// The batch needs no list of event times, even if the events of the filter carry their own times. In that case,
+    /// the client computes the times of the events from [`Ttl::now_ms`].
+    ///
+    /// The time to live applies only to events that are new. If the filter has already recorded an event, the expiry of
+    /// that event does not change.
     ///
     /// ```
     /// # use firstseen_client::{Batch, Client, Ttl, Verdict};

@@ -400,9 +400,11 @@ impl Filter {
         }
     }
 
-    /// Confirms or releases claimed events. If an administrator has altered the filter, several filters share its name,
-    /// and each of them may have granted some of the claims. The function therefore sends the request first to the
-    /// filter that granted the oldest claim. The newer filters then receive the events that this filter does not know.
+    /// Confirms or releases claimed events, which the caller identifies by the fences of their claims.
+    ///
+    /// If an administrator has altered the filter, several filters share its name, and each of them may have granted
+    /// some of the claims. The function therefore first sends the request to the filter that granted the oldest claim.
+    /// If that filter does not know some of the events, the function sends these events to the newer filters.
     async fn by_fences(
         &self,
         operation: Operation,

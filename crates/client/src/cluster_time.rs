@@ -3,9 +3,10 @@
 //! The client uses the time of a node because the clock of the client's own machine may be behind. With such a clock,
 //! the correct time of an event that occurs now would look like a time in the future.
 //!
-//! To know the time of a node at any moment, the client adds the time that has elapsed since it received the node's
-//! message. It measures the elapsed time with the monotonic clock. The monotonic clock may stand still while the
-//! machine sleeps, so if the machine's time of day has advanced further, the client uses that advance instead.
+//! To know the present time of a node, the client adds the time that has elapsed since the node's last report. It
+//! usually measures the elapsed time with the monotonic clock. However, the monotonic clock may stand still while the
+//! machine sleeps. If the machine's time of day has advanced further than the monotonic clock, the client therefore
+//! adds the advance of the time of day instead.
 //!
 //! The time of day that the client uses is never earlier than the machine's own time.
 

@@ -84,9 +84,9 @@ pub enum FilterError {
     /// The filter is part of a tree whose producers must each send their events to a leaf, but the client has no site
     /// setting that assigns it to a leaf.
     ///
-    /// In this tree, a duplicate that an upper level finds counts only if a leaf also knows the event. If the client
-    /// sent its events directly to an upper level, no leaf would know them, and the tree would treat all of their
-    /// duplicates as false positives.
+    /// The tree uses its leaves to confirm duplicates: if an upper level finds an event, the event counts as a
+    /// duplicate only if a leaf also knows it. If the client sent its events directly to an upper level, no leaf would
+    /// know them. The tree would then treat all duplicates of these events as false positives.
     #[error(
         "the tree of filter `{name}` checks in the leaves what it finds above them, so every producer names a leaf; {}",
         filters_there(.leaves)
@@ -97,9 +97,9 @@ pub enum FilterError {
         /// Names of the leaves of the tree.
         leaves: Vec<String>,
     },
-    /// The filter restarts its window with every duplicate, but this client is configured to answer duplicates from its
-    /// local memory (`local_bytes_max`). The nodes would not see duplicates that the client answers locally, so the
-    /// window would not restart.
+    /// The filter extends the life of an event with every duplicate of the event, so its nodes must see all duplicates.
+    /// This client is configured to answer duplicates from its local memory (`local_bytes_max`), and the nodes would
+    /// not see those duplicates. The two settings therefore cannot be combined.
     #[error(
         "filter `{name}` refreshes its window with every duplicate, so nodes must see them all: leave local_bytes_max out"
     )]

@@ -23,9 +23,11 @@ pub(crate) struct FilterHistory<Filter> {
     next: OnceLock<Arc<Filter>>,
     /// Whether the cluster map no longer contains the filter, and never will again.
     is_over: AtomicBool,
-    /// Version of the newest cluster map that this client received and that did not contain the filter, or 0 if every
-    /// map contained it. A map without the filter does not prove that the filter is gone, because nodes do not show a
-    /// filter to clients without a right to it.
+    /// Version of the newest cluster map that this client received and that did not contain the filter. The value is 0
+    /// if every map contained the filter.
+    ///
+    /// A map without the filter does not prove that the filter was dropped, because a node leaves out filters that the
+    /// client has no right to use.
     missing_from: AtomicU64,
     /// Semaphore for the search of the next filter. One call searches, and other calls wait for its result.
     turn: Semaphore,

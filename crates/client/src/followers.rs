@@ -41,9 +41,10 @@ pub(crate) fn all(opened: &Arc<FilterCore>) -> impl Iterator<Item = &Arc<FilterC
 }
 
 impl FilterCore {
-    /// Returns whether the client must send an event with this answer to the next filter of the chain, which replaced
-    /// this filter. That is necessary if this filter has not recorded the event and never will. `asked_by` is the
-    /// version of the cluster map that the client used when it sent the event.
+    /// Returns whether the client must send an event to the next filter of the chain, after it received `answer` from
+    /// this filter. That is necessary if this filter has not recorded the event and never will.
+    ///
+    /// `asked_by` is the version of the cluster map that the client used when it sent the event.
     pub(crate) fn passes_on(&self, answer: Answer, asked_by: u64) -> bool {
         match answer.decision {
             Decision::Undecided(Reason::Altered) => true,

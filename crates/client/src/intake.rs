@@ -1,9 +1,12 @@
 //! State that all handles of a filter share: its hash function, its clock, and one queue for each node that owns slices
 //! of the filter.
 //!
-//! Each queued event advances the filter's clock, so the order in which events are queued also determines their places
-//! in time. While few batches are in flight, the client sends each event as soon as possible. While many batches are in
-//! flight, the client collects events until they fill a batch.
+//! Each queued event can advance the clock of the filter, and the clock determines how later events are placed in time.
+//! The order in which events are queued therefore affects their verdicts.
+//!
+//! The number of batches in flight determines how long events are collected. While few batches are in flight, the
+//! client sends each event as soon as possible. While many batches are in flight, the client collects events until they
+//! fill a batch.
 //!
 //! This module does not depend on streams or retries.
 
@@ -255,7 +258,7 @@ impl FilterCore {
         self.local.as_ref().map_or(0, |local| lock(local).hits())
     }
 
-    /// Returns the tick (place in time) that the client's local memory assigns to an event. If the nodes of this filter
+    /// Returns the tick at which the client's local memory places an event on its timeline. If the nodes of this filter
     /// stamp events on arrival, the client computes the tick from the current time. If events carry their own times,
     /// the function returns `tick` unchanged.
     pub(crate) fn local_tick(&self, tick: Tick) -> Tick {
@@ -297,9 +300,9 @@ impl FilterCore {
         }
     }
 
-    /// Advances the filter's clock to `clock_ms`, and returns the time unit that the filter's clock then shows.
-    /// `clock_ms` is a time that another clock has shown; if it is `None`, the filter's clock does not change. Returns
-    /// `None` if this client has no clock for the filter.
+    /// Advances the filter's clock to `clock_ms`, which is the reading of another clock. If `clock_ms` is `None`, the
+    /// filter's clock does not change. Returns the time unit that the filter's clock shows afterwards, or `None` if
+    /// this client has no clock for the filter.
     pub(crate) fn catch_up(&self, clock_ms: Option<u64>) -> Option<UnitNumber> {
         let mut intake = lock(&self.intake);
         let clock = intake.clock.as_mut()?;

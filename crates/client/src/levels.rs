@@ -1,7 +1,7 @@
 //! Client inside a node, which sends events from one level of a tree of filters to the level above or below.
 //!
-//! A node that receives events from another tree level knows only their positions, not their keys. The events
-//! nevertheless get the same guarantees as events that come directly from a producer.
+//! The client of a producer computes the positions of an event from its key. A node never receives the keys, so this
+//! client works with the positions alone. It gives events the same guarantees as the client of a producer does.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -1,13 +1,13 @@
 //! Limits the time span of the events that are in flight at once.
 //!
-//! The limit is needed because the slices of a group are on different nodes, each with a clock of its own. An event
-//! advances only the clocks of the slices that it visits, so these clocks can be ahead of the others. When a client
-//! replays a log, it reads the events much faster than they occurred. If a whole day of the log were in flight, some
-//! clocks could be a day ahead of events that arrive later, and would judge these events as late.
+//! Without this limit, a client that replays a log could cause wrong verdicts. The slices of a group are on different
+//! nodes, and each slice has a clock of its own. An event advances only the clocks of the slices that it visits. When a
+//! client replays a log, a whole day of the log can be in flight at once. The clocks of some slices could then be a day
+//! ahead of events that arrive later, and these slices would judge the events as late.
 //!
-//! The times of all in-flight events of a filter therefore differ by at most half of the allowed lateness. The other
-//! half remains for events that are out of order in the input. With this limit, every event gets the same verdict as in
-//! a single process.
+//! The limit is half of the lateness that the filter allows: the times of all in-flight events of a filter differ by at
+//! most this amount. The other half of the lateness remains for events that are out of order in the input. Every event
+//! therefore gets the same verdict as in a single process.
 //!
 //! The limit never delays events that are sent as they occur, because their times are always close together.
 //!
@@ -16,9 +16,11 @@
 use firstseen_filter::UnitNumber;
 use firstseen_routing::SlicedDefinition;
 
-/// Tracks the time span of a filter's events that are in flight. The tracker does nothing for a filter that is in no
-/// tree and whose slices share no events. Each event of such a filter visits only one slice, so it does not matter if
-/// the clocks of different slices diverge.
+/// Tracks the time span of a filter's events that are in flight, and determines which events may be sent.
+///
+/// Some filters need no limit: if a filter is in no tree and its slices share no events, each event visits only one
+/// slice. It then does not matter if the clocks of different slices diverge, so the tracker never delays an event of
+/// such a filter.
 pub(crate) struct Pace {
     skew_units_max: Option<u64>,
     /// Reading of the clock at the first event of each batch in flight.

@@ -1,8 +1,8 @@
 //! Queue of events that wait for a batch to one node.
 //!
-//! Events leave the queue in the order in which they entered. All events of a batch have the same operation and the
-//! same time to live. Events with idempotency keys from their callers and events without such keys are never in the
-//! same batch.
+//! Events leave the queue in the order in which they entered, and are sent in batches. All events of a batch have the
+//! same operation and the same time to live. A batch contains either only events with idempotency keys from their
+//! callers, or only events without such keys.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,9 +13,10 @@ use tokio::time::Instant;
 
 use crate::call::{Answer, Caller, Callers};
 
-/// Maximum difference between the deadlines of the events in one batch. A batch as a whole ends at the earliest of
-/// these deadlines. An event whose deadline is much later would therefore be abandoned too early, so the queue puts
-/// such an event into another batch.
+/// Maximum difference between the deadlines of the events in one batch.
+///
+/// All events of a batch share one deadline, which is the earliest deadline of its events. An event with a much later
+/// deadline would be abandoned too early in such a batch, so the queue puts this event into another batch.
 const DEADLINE_SPREAD: Duration = Duration::from_millis(100);
 
 /// Event that waits for its batch.

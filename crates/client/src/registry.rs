@@ -29,9 +29,9 @@ use crate::watch::complaint;
 /// Time that a node has to learn about a new filter. A node whose cluster map is slightly old may not know the filter
 /// yet.
 const FILTER_APPEARS_WITHIN: Duration = Duration::from_millis(300);
-/// Time after which the registry asks an additional node, if no node has answered yet. The registry continues to wait
-/// for the nodes that it asked before. A stopped node, or a node with a slow disk, can therefore not use up the whole
-/// deadline.
+/// Time that the registry waits for an answer before it asks an additional node. The registry continues to wait for the
+/// nodes that it asked before. This limit ensures that a single node that is stopped or has a slow disk cannot use up
+/// the whole deadline of a call.
 const SILENT_FOR: Duration = Duration::from_millis(500);
 /// Maximum number of nodes that are asked at the same time.
 const AWAITED_MAX: usize = 8;

@@ -1,7 +1,7 @@
 //! Decides when a batch is retried, and what its callers receive if it is not.
 //!
-//! The reason in an answer is reliable: if a node may have recorded an event, no caller of that event receives a reason
-//! which says that the event was not recorded.
+//! Callers can rely on the reason of an undecided event. In particular, a caller never receives a reason that means
+//! "not recorded" if a node may have recorded the event.
 //!
 //! After an overload, the client retries a batch only a few times, because every retry adds load to the node.
 //!

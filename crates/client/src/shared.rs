@@ -1,6 +1,7 @@
 //! State that all parts of a client share: options, the cluster map, the budget of queued events, and background tasks.
 //!
 //! The number of events that a client queues is limited, so a slow cluster cannot exhaust the memory of the program.
+//!
 //! After the client is closed, it starts no further background tasks.
 //!
 //! This module does not depend on filters, batches or streams.

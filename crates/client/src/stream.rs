@@ -1,8 +1,10 @@
 //! Stream to one node. The client opens it and sends a greeting, then it sends batches and receives replies.
 //!
 //! A stream exists only after the node has accepted the client's greeting, so both sides speak the same version of the
-//! protocol. The stream itself does not limit the number of unanswered batches. The sender that uses the stream must do
-//! that.
+//! protocol.
+//!
+//! The stream itself does not limit the number of unanswered batches. The sender that uses the stream is responsible
+//! for that limit.
 
 use std::sync::Arc;
 use std::time::Duration;

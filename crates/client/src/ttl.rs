@@ -53,9 +53,12 @@ impl FilterCore {
         self.unit_of_ttl(ttl_ms, UnitNumber::LAST).map(drop)
     }
 
-    /// Returns a single event time that expresses the time to live for all filters of a chain. This is wrong if the
-    /// windows of these filters differ. The function therefore returns `None` unless a simulation has switched off the
-    /// rule [`Rule::CountsTtlByEachWindow`], to show that the tests find the resulting errors.
+    /// Returns one event time that expresses the time to live for all filters of a chain, if such a time may be used.
+    /// Usually the result is `None`, because the windows of the filters can differ, so the client must compute a
+    /// separate time for each filter.
+    ///
+    /// A common time is returned only in a simulation that has switched off the rule [`Rule::CountsTtlByEachWindow`].
+    /// Such a simulation shows that the tests find the resulting errors.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::count_ttl`].

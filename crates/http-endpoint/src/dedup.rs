@@ -1,9 +1,10 @@
 //! The `dedup` call, which receives a stream of records and returns the records that are first-seen, while more records
 //! arrive.
 //!
-//! The node processes the body of a `dedup` request as a stream, and never holds the whole body in memory. If a reply
-//! cannot be completed, the node cuts the reply off, so that the client does not mistake a part of the reply for the
-//! whole.
+//! The node processes the body of a `dedup` request as a stream, so it never holds the whole body in memory.
+//!
+//! If the node cannot complete a reply, it aborts the reply. The client then sees that the reply is incomplete, and
+//! does not mistake the received part for the whole.
 //!
 //! This module does not depend on connections.
 

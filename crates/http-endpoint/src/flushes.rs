@@ -1,9 +1,11 @@
 //! Counts how often a connection has passed all written bytes to the operating system.
 //!
-//! The counter exists because of a property of the HTTP library hyper: when the body of a reply fails, hyper drops the
-//! bytes that it has not sent yet. Some replies must end with an error, so that the client notices that the reply was
-//! cut off. The body of such a reply first waits until a new flush shows that all bytes before the error have been
-//! sent.
+//! Some replies must end with an error, so that the client notices that the reply was cut off. However, when the body
+//! of a reply fails, the HTTP library hyper drops the bytes that it has not sent yet. Without a countermeasure, the
+//! client would miss the records in these bytes.
+//!
+//! The counter of flushes solves this problem. Before the body of a reply fails, it waits until the counter shows a new
+//! flush, which means that all bytes before the error have been passed on.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -347,9 +347,9 @@ impl Confirmer {
     }
 }
 
-/// Returns the time to live with which an event is confirmed. The event has `left_ms` milliseconds of its time to live
-/// left, and the filter rounds this time to a value that it can apply. The result is `None` if the filter remembers the
-/// event for its window instead.
+/// Returns the time to live that the endpoint requests when it confirms an event. `left_ms` is the part of the event's
+/// time to live that remains, in milliseconds. The filter rounds this time to a value that it can apply. The result is
+/// `None` if the filter remembers the event for its window instead.
 async fn ttl_for(filters: &Filters, filter: &Arc<str>, left_ms: u64) -> Option<u64> {
     match filters.kept_ttl(filter, left_ms).await {
         Ok(KeptTtl::Ms(ttl_ms)) => Some(ttl_ms),

@@ -171,10 +171,12 @@ impl Gathered {
         self.batches().iter().position(|batch| batch.question() == question).unwrap_or(self.used)
     }
 
-    /// Returns whether events can join the batch with index `batch` without changing the order of their operations. The
-    /// order is at risk because each batch becomes a call of its own, and the calls of several batches may complete in
-    /// any order. Events can therefore join only if no other batch contains one of them, and if all batches of the same
-    /// filter have the same time.
+    /// Returns whether events can join the batch with index `batch` without changing the order of operations on the
+    /// same event. Each batch becomes a separate call, and the calls of different batches may complete in any order.
+    ///
+    /// Events can therefore join the batch only under two conditions. No other batch may contain one of these events.
+    /// In addition, all batches of the same filter must have the same event time, because a call with a later time
+    /// could overtake another call and make its events late.
     fn keeps_order<'a>(
         &mut self,
         question: &Question,

@@ -1,8 +1,9 @@
 //! Result of an audit: the number of errors and cases, an upper bound of the true error rate, and the rate that the
 //! filter promises.
 //!
-//! The upper bound of an error rate is statistically valid even if the audit has observed only a few cases. The
-//! promised rate is `None` if the definition of the filter promises no rate.
+//! The upper bound of an error rate is statistically valid even if the audit has observed only a few cases.
+//!
+//! Some filters promise no error rate. The promised rate of such a filter is `None`.
 
 use firstseen_filter::FilterDefinition;
 

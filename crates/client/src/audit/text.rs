@@ -1,7 +1,7 @@
 //! Writes audit reports in the text format of Prometheus.
 //!
-//! The text declares each metric of the audits once, and then lists the value of this metric for each filter. A filter
-//! that promises no error rate has no value for the metrics of promised rates.
+//! The output lists the metrics one after the other. Each metric is declared once, and the declaration is followed by
+//! one value for each filter. A filter that promises no error rate has no value for the metrics of promised rates.
 
 use std::fmt::Write as _;
 

@@ -132,8 +132,8 @@ impl Passing {
 
 /// Clock of a stream: the greatest time of all records that the cluster has decided so far.
 ///
-/// The clock is needed to recognise records that are older than the window. The verdict duplicate is not reliable for
-/// such a record, because the filter may have confused it with an equal record that is more than one window newer. The
+/// The clock shows which records are older than the window. If the filter reports such an old record as a duplicate,
+/// this verdict is not reliable: the equal record that the filter knows may be more than one window newer. The old
 /// record is therefore reported as late instead of as a duplicate.
 struct BeyondWindow {
     window_ms: Option<u64>,

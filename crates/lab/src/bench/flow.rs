@@ -1,8 +1,9 @@
 //! Sends batches from one producer at the maximum rate, and measures the events per second.
 //!
-//! In this benchmark, the times of new events are spread evenly over most of the window, like those of a log that is
-//! read a second time. Filters of kind `generations` need this, because each part of the window has capacity for only a
-//! part of the events. If all new events had the same time, such a filter would reject most of them.
+//! The events of this benchmark carry times that are spread evenly over most of the window, as in a log that is read a
+//! second time. Filters of kind `generations` need such times. They divide the window into parts, and each part has
+//! capacity for only some of the events. If all new events had the same time, they would belong to a single part, and
+//! the filter would reject most of them.
 //!
 //! Events that the filter already knows are sent with the present time.
 //!
@@ -85,9 +86,11 @@ pub(super) async fn events_per_s(
 }
 
 /// Supply of times for the events of all callers. Several callers send batches at the same time, and each batch gets
-/// later times than all batches before it. All callers share one sequence of times for this reason: with a separate
-/// sequence, the events of a slow caller would fall behind those of the other callers, and would be recorded in the
-/// wrong part of the window.
+/// later times than all batches before it.
+///
+/// All callers take their times from one sequence. If each caller had its own sequence, the times of a slow caller
+/// would be far behind those of the other callers. The filter would then record its events in an older part of the
+/// window.
 struct Times {
     begin_ms: u64,
     span_ms: u64,

@@ -74,9 +74,11 @@ const fn whole(name: &'static str, flags: &'static [&'static str]) -> Mode {
     Mode { name, flags, base: 0, divides: false }
 }
 
-/// Returns a mode of the benchmark [`COPIES`] in which the positions of an event are spread over several slices. The
-/// result of the mode is compared with a base mode, which also spreads the positions over several slices. In the base
-/// mode, slices have no additional copies, and replies do not wait for all slices.
+/// Returns a mode of the benchmark [`COPIES`] in which the positions of an event are spread over several slices.
+///
+/// The results of this mode are compared with those of a base mode, which is the mode `vertical:3`. The base mode also
+/// spreads the positions over several slices, but has no additional copies and does not wait for the replies of all
+/// slices.
 const fn divided(name: &'static str, flags: &'static [&'static str]) -> Mode {
     Mode { name, flags, base: 2, divides: true }
 }

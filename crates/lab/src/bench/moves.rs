@@ -23,8 +23,9 @@ use super::{Figures, PageTable};
 const NODES: u32 = 3;
 /// Number of events in a batch while the filter is filled.
 const BATCH_EVENTS: u32 = 1024;
-/// Retry horizon of the filter: the time during which a client may retry a request. A node that takes over a slice must
-/// first know all replies of the last retry horizon. A short horizon therefore shortens the measurement.
+/// Retry horizon of the filter, which is the time during which a client may retry a request. When a node takes over a
+/// slice, it must first know all replies of the last retry horizon. The benchmark uses a short retry horizon, so that a
+/// move takes little time.
 const RETRY_HORIZON: &str = "1s";
 
 /// Flags of `firstseen-lab bench moves`.

@@ -24,8 +24,9 @@ const FILTER: &str = "chaos";
 const LINES_MAX: usize = 1 << 16;
 /// Time for which a producer still waits for answers after the end of the run.
 const LAST_ANSWERS: Duration = Duration::from_secs(20);
-/// Maximum time from the start of a node until it is ready. A copy may wait a minute for replies that no other copy can
-/// send (`NAMES_AWAITED_MS_MAX`), and it fetches its cells besides.
+/// Maximum time from the start of a node until it is ready. Before a restarted node is ready, its copies of slices
+/// fetch their cells. They may also wait for up to a minute for replies that no other copy can send
+/// (`NAMES_AWAITED_MS_MAX`).
 const READY_MAX: Duration = Duration::from_secs(180);
 /// Interval between two checks whether a node is ready.
 const LOOK: Duration = Duration::from_millis(20);

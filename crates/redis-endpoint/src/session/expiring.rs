@@ -1,7 +1,9 @@
-//! Executes `EXPIRE` for a key that was set before. The endpoint can still change the expiry of a key that a client has
-//! claimed and the endpoint has not confirmed yet. After the confirmation the expiry is fixed, because the key is
-//! recorded in cells that it shares with other events. The setting `expire` determines the reply to an `EXPIRE` that
-//! arrives too late.
+//! Executes `EXPIRE` for a key that was set before.
+//!
+//! The expiry of a key can change only until the endpoint confirms the key. As long as a key is only claimed, the
+//! endpoint stores the new expiry for the later confirmation. After the confirmation the expiry is fixed, because the
+//! key is recorded in cells that it shares with other events. The setting `expire` determines the reply to an `EXPIRE`
+//! that arrives too late.
 //!
 //! This module does not depend on how a `SETNX` in the same pipeline gets its expiry.
 

@@ -161,8 +161,8 @@ impl CommandHandler<'_> {
     }
 
     /// Looks up keys in all filters that the keys are mapped to, with one call for each filter. Returns a verdict for
-    /// each key, and the number of replaced verdicts. A verdict is replaced if a filter could not decide the event, and
-    /// the endpoint used the rule that the settings contain for undecided events of this filter.
+    /// each key, and the number of verdicts that were undecided and that the endpoint replaced. If a filter cannot
+    /// decide an event, the settings of the endpoint determine which verdict is used instead.
     pub(super) async fn found(&mut self, keys: &[&[u8]]) -> Result<(Vec<Verdict>, usize), CommandRejected> {
         let mut by_filter: BTreeMap<&Arc<str>, Vec<usize>> = BTreeMap::new();
         for (place, key) in keys.iter().enumerate() {

@@ -4,8 +4,8 @@
 //! The benchmark of filter trees compares three designs: a flat filter, a tree whose leaves remember only new events,
 //! and a tree whose leaves remember all events. The designs are measured alternately, each time with a new filter.
 //!
-//! The measurement fails if an event does not get a definite verdict. It also fails if an event is sent again after it
-//! got its verdict, and is not reported as a duplicate.
+//! The measurement fails in two cases: if an event does not get a definite verdict, or if an event that is sent again
+//! is not reported as a duplicate.
 
 mod figures;
 mod sites;
