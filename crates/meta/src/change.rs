@@ -223,9 +223,10 @@ pub enum Change {
         /// The new format.
         format: Format,
     },
-    /// Principal that requested a change. This variant is not a change itself, and a decoded command never has this
-    /// variant as its change. It exists only for the encoding: an encoded [`Command`](crate::Command) contains the
-    /// principal in front of the actual change, in the same form as a change.
+    /// Principal that requested a change. This variant is not a real change, and exists only for the encoding of a
+    /// [`Command`](crate::Command). An encoded command can contain the principal in front of the actual change, in the
+    /// same form as a change. When the command is decoded, the principal is separated from the change, so a decoded
+    /// command never has this variant as its change.
     By(Requester),
     /// Changes access rights. The outcome is [`Outcome::Done`](crate::Outcome::Done).
     Access(AccessChange),

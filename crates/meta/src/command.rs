@@ -21,8 +21,8 @@ pub type CommandId = [u8; 16];
 
 /// A proposed change of the cluster map.
 ///
-/// The encoding of a command consists of its id and its change. If a principal has requested the change, the encoding
-/// also contains a [`Change::By`] with the principal, between the id and the change. This requires format 11 or newer.
+/// An encoded command consists of its id and its change. If a principal has requested the change, a [`Change::By`] with
+/// the principal is written between the id and the change. Only format 11 and newer formats support this.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Command {
     /// Identifier of the command. A command that is proposed twice with the same id is executed once, and both

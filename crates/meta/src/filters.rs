@@ -152,8 +152,9 @@ pub(crate) struct CompleteReport<'a> {
 
 impl CompleteReport<'_> {
     /// Returns the slices that a node has reported as complete, by their numbers within the filter. A slice is left out
-    /// if it was assigned to the node only after the epoch of the report. In that case, the node has reported an
-    /// earlier copy of the slice, which has since been moved to another node or whose move was cancelled.
+    /// if it was assigned to the node only after the epoch that the report is based on. In that case, the report
+    /// describes an earlier copy of the slice on the same node. That copy has since been moved to another node, or the
+    /// move that created it was cancelled.
     fn reported(&self, record: &FilterRecord, node: NodeId) -> BTreeSet<u32> {
         let slicing = record.definition.slicing;
         let first = slicing.slices_of(self.group).start;
@@ -221,9 +222,9 @@ pub(crate) fn slices_missing(
     Ok(Outcome::Done)
 }
 
-/// Lets the cluster continue without the slices of a node, if other nodes have complete copies of them. Two nodes with
-/// copies of the same slice may request this one after the other. The second request has no effect if the first one has
-/// left no other complete copy.
+/// Lets the cluster continue without the slices of a node, if other nodes have complete copies of these slices. The
+/// cluster must never lose the last complete copy. For example, if two nodes with copies of the same slice make this
+/// request, the first request may succeed and leave only one complete copy. The second request then has no effect.
 pub(crate) fn slices_spared(
     state: &mut State,
     filter: FilterId,
@@ -242,8 +243,9 @@ pub(crate) fn slices_spared(
 /// The losses are also accepted for all levels of the filter's tree, and for the predecessor of a filter that is being
 /// altered.
 ///
-/// The request is rejected if a node is down and not listed in `ended`. Such a node may still have a valid lease. It
-/// would then continue to decide events, and its decisions could contradict those of the remaining nodes.
+/// The request is rejected if any node is down and is not listed in `ended`. The list names the nodes whose leases have
+/// certainly ended. A down node with a valid lease would continue to decide events, and its decisions could contradict
+/// those of the remaining nodes.
 pub(crate) fn forgive(
     state: &mut State,
     name: &str,

@@ -2,8 +2,9 @@
 //! ([`firstseen_routing::Format`]). Raising the format cannot be undone. A program that cannot read the new format is
 //! excluded from the cluster, so operators can no longer go back to that program.
 //!
-//! The format is raised only under two conditions: every node has recently reported that it can read the new format,
-//! and no node holds the format. An operator makes a node hold the format in order to prevent the change.
+//! The format is raised only under two conditions. First, every node must recently have reported that it can read the
+//! new format. Second, no operator may have told a node to hold the format, which prevents the change for the whole
+//! cluster.
 //!
 //! This module stores the reports that nodes send about the formats that they can read. A node without a recent report
 //! is assumed to be unable to read a new format.

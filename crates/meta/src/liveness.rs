@@ -72,9 +72,9 @@ fn no_longer_says(state: &mut State, node: NodeId) {
     }
 }
 
-/// Marks every node as down that more than half of the other nodes report as unreachable. Reports of nodes that are
-/// down do not count. The function therefore marks one node at a time, and counts the remaining reports again before it
-/// marks the next node.
+/// Marks every node as down that more than half of the other nodes report as unreachable. A node that is marked as down
+/// can no longer report other nodes, so its earlier reports do not count any more. The function therefore marks one
+/// node at a time, and counts the remaining reports again before it marks the next node.
 fn judge(state: &mut State) {
     while let Some(node) = outvoted(state) {
         no_longer_says(state, node);
@@ -135,9 +135,9 @@ fn open_gaps(map: &mut ClusterMap, node: NodeId) {
     }
 }
 
-/// Returns whether a slice of the filter records events only while it has a complete copy. Such a filter never reports
-/// an event as new without a complete copy. If all copies of a slice are incomplete, no event is recorded in the slice,
-/// so the copies do not miss any further events.
+/// Returns whether a slice of the filter records events only while at least one of its copies is complete. If this is
+/// the case and all copies of a slice are incomplete, no event is recorded in the slice. The copies therefore do not
+/// miss any further events during this time.
 pub(crate) fn waits_for_complete(record: &FilterRecord) -> bool {
     let is_alone = record.definition.slicing.slices_per_group() <= 1 && record.branch.is_none();
     is_alone && record.policies.when_lost != WhenLost::FirstSeen
@@ -161,9 +161,10 @@ pub(crate) fn open_gaps_beside_complete(map: &mut ClusterMap) {
     }
 }
 
-/// Raises the epochs of the selected filters, which makes nodes reject messages that are based on the previous cluster
-/// map. This is necessary when the head nodes of events change. It is also necessary when a copy begins to fetch its
-/// missing events, because a node with the previous map would not send new events to that copy.
+/// Raises the epochs of the selected filters, so that nodes reject messages that are based on the previous cluster map.
+/// One reason for this is that the head nodes of events change. Another reason is that a copy begins to fetch its
+/// missing events. A node with the previous map would not send new events to that copy, so the copy would miss them
+/// too.
 fn raise_epochs(map: &mut ClusterMap, of: impl Fn(&FilterRecord) -> bool) {
     map.filters.values_mut().filter(|record| of(record)).for_each(|record| record.epoch.rise());
 }

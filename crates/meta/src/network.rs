@@ -98,9 +98,9 @@ impl Channels {
     /// existing connection may be broken and lose all messages. HTTP/2 detects a broken connection only after ten
     /// seconds, which is too long for the consensus.
     ///
-    /// In two cases, the channel is kept although the member did not answer in time. First, if a reply has arrived on
-    /// the channel within [`CONNECT_TIMEOUT`], the connection works and the member may just be slow. Second, if the
-    /// channel was opened within that time, its connection may not be established yet.
+    /// In two cases, this method keeps the channel. If a reply has arrived on the channel within the last
+    /// [`CONNECT_TIMEOUT`], the connection works, and the member may just be slow. If the channel was opened within
+    /// that time, its connection may not be established yet.
     fn discard(&self, member: &Member) {
         let mut channels = self.lock();
         if channels.get(member).is_some_and(|open| open.heard.elapsed() >= CONNECT_TIMEOUT) {

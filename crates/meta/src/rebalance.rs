@@ -1,5 +1,6 @@
-//! Plans which copies of slices should move to other nodes. There are two reasons for moves: all copies must leave a
-//! node that is being drained, and copies should move from nodes with many copies to nodes with few copies.
+//! Plans which copies of slices should move to other nodes. Copies move for one of two reasons. If nodes are being
+//! drained, all copies must leave these nodes. Otherwise, copies move from nodes with many copies to nodes with few
+//! copies, so that the load is balanced.
 //!
 //! # Guarantees
 //! - The plan depends only on the map.
@@ -148,9 +149,9 @@ impl<'map> Layout<'map> {
         self.has(slice, from) && self.holders[slice as usize].iter().all(|(_, is_moving)| !is_moving)
     }
 
-    /// Returns whether a copy of a slice may move to another node in order to balance the nodes. There are two
-    /// conditions. The slice must have a complete copy, from which the new copy can fetch its events. And the move must
-    /// not bring two copies of the slice to the same site.
+    /// Returns whether a copy of a slice may move to another node in order to balance the nodes. The slice must have a
+    /// complete copy, because the new copy fetches its events from there. The move must also not bring two copies of
+    /// the slice to the same site.
     fn can_move(&self, slice: u32, from: NodeId, to: NodeId) -> bool {
         let is_nearer = self.is_near(slice, to, from) && !self.is_near(slice, from, from);
         self.complete[slice as usize] && self.may_move(slice, from) && !self.has(slice, to) && !is_nearer

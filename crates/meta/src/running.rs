@@ -49,9 +49,9 @@ impl Running {
         self.leader() == Some(self.identity.node)
     }
 
-    /// Returns whether a node counts as up in the given incarnation. This node must be the leader, and answers from its
-    /// own state. That state could be outdated if another node had become the leader. A majority of the nodes therefore
-    /// first confirms that this node still leads.
+    /// Returns whether a node counts as up in the given incarnation. Only the leader can answer this question, because
+    /// it answers from its own state. Its state could be outdated if another node had become the leader in the
+    /// meantime, so this method first asks a majority of the nodes to confirm that this node still leads.
     pub(crate) async fn confirm_by_majority(&self, node: NodeId, incarnation: Incarnation) -> Answer {
         let read = self.raft.ensure_linearizable().await.map_err(|error| NoAnswer::Again(error.to_string()))?;
         let index = read.map_or(0, |log_id| log_id.index);

@@ -2,14 +2,14 @@
 //! certificates, a node cannot send messages under the name of another node. A node that has left the cluster is
 //! rejected as soon as its removal has been committed.
 //!
-//! A node may not know the sender of a valid message. For example, a new node does not know any member yet, and a node
-//! that was offline for a long time may know only members that have left the cluster since. Such a node could never
-//! catch up if it rejected all unknown senders. It therefore accepts messages from members with numbers that it has
-//! never seen, if they have the certificate of any node.
+//! A node may receive valid messages from members that it does not know. For example, a new node does not know any
+//! member yet, and a node that was offline for a long time may know only members that have left the cluster since. If
+//! such a node rejected all unknown senders, it could never catch up. It therefore accepts messages from members with
+//! numbers that it has never seen, if they present the certificate of any node.
 //!
-//! Messages of unknown members are accepted only in an emergency: if the node has received no message from a known
-//! leader for as long as a message may take. While the node is the leader itself, it rejects all messages of unknown
-//! members. It never accepts proposals from them.
+//! To limit the risk, a node accepts messages of unknown members only if it has received no message from a known leader
+//! for as long as a message may take. A node that is itself the leader rejects all messages of unknown members.
+//! Proposals from unknown members are always rejected.
 
 use std::sync::Arc;
 use std::time::Duration;

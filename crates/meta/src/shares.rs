@@ -51,9 +51,9 @@ fn over(quota: FiltersQuota, taken: Taken) -> Option<(&'static str, u64, u64)> {
     filters.into_iter().chain(bytes).find(|(_, used, most)| used > most)
 }
 
-/// Returns how much the filters that match `names` use. All levels of a tree count as one filter, and a filter that is
-/// being altered counts as one filter together with its predecessor. The memory includes the cells of all levels,
-/// predecessors and copies.
+/// Returns the number of filters that match `names`, and the memory that they use. All levels of a filter tree together
+/// count as one filter. A filter that is being altered and its predecessor also count as one filter. The memory
+/// includes the cells of all levels, predecessors and copies.
 fn taken(map: &ClusterMap, names: &FilterNames) -> Taken {
     let mut seen = BTreeSet::new();
     let mut cell_bytes: u64 = 0;

@@ -5,9 +5,9 @@
 //! The slot of a node is computed from the node's number alone. Openraft needs the election timeout when it starts, and
 //! at that moment the node does not know any other node. The timeout does not change while the process runs.
 //!
-//! There are more node numbers than slots, because numbers are never reused, so several numbers share a slot. A new
-//! node therefore gets a number whose slot is free, if there is one. A node whose slot already belongs to a voter
-//! cannot become a voter.
+//! Several node numbers share a slot, because numbers are never reused and the number of slots is fixed. A new node
+//! therefore gets a number whose slot is free, if there is one. A node whose slot already belongs to a voter cannot
+//! become a voter.
 
 use std::collections::BTreeMap;
 

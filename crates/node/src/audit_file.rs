@@ -19,10 +19,12 @@ use thiserror::Error;
 
 pub(crate) use line::Line;
 
-/// Number of bytes that the node reads from the end of an existing audit file when it opens the file. In this part, the
-/// node looks for the newest entries of the consensus log that the file already contains, so that it does not write
-/// them twice. The part is long enough because the node writes far fewer bytes between two snapshots of the consensus
-/// log.
+/// Number of bytes that the node reads from the end of an existing audit file when it opens the file. These last lines
+/// show which entries of the consensus log the file already contains, so that the node does not write an entry twice.
+///
+/// After a restart, the node may receive an entry again if the entry is newer than the last snapshot of the consensus
+/// log. Between two snapshots, the node writes far fewer bytes than this number, so every such entry is in the part
+/// that it reads.
 const TAIL_BYTES: u64 = 1 << 20;
 
 /// The possible beginnings of a line in this file.

@@ -295,9 +295,9 @@ fn missing(principal: &str, right: Right, filter: Option<&str>) -> String {
 }
 
 /// Returns the command-line flag that grants a right on a filter, for use in an error message. For the right
-/// `describe`, the function recommends the flag for `observe` instead. Most clients first describe a filter and then
-/// record events in the filter. With `describe` alone, such a client would only get past the first step, and would
-/// receive the next error when it records events.
+/// `describe`, the function recommends the flag for the right `observe` instead, because most clients describe a filter
+/// only in order to record events in it. If such a client received only `describe`, its next call would fail because
+/// the right `observe` is missing.
 fn allow(verb: FilterVerb) -> String {
     match verb {
         FilterVerb::Describe => {

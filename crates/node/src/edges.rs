@@ -82,8 +82,9 @@ pub trait Duplex: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static> Duplex for T {}
 
-/// Identity of the peer of a connection that does not come from a certificate. A simulated network knows which
-/// simulated process opened each connection, so it can provide the identity itself. Real networks never provide one.
+/// Identity of a connection's peer that was set by a simulated network instead of a certificate. A simulated network
+/// knows which simulated process opened each connection, so it can tell the node who the peer is. Real networks never
+/// set such an identity.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
 pub struct Vouched {
@@ -112,8 +113,9 @@ impl Connection {
         }
     }
 
-    /// Returns this connection with an identity for its peer. This method is meant for simulated networks only: real
-    /// listeners do not call it, and no data that a peer sends can reach it.
+    /// Sets the identity of the peer of this connection, and returns the connection. This method is meant for simulated
+    /// networks only. Real listeners do not call it, so a peer cannot give itself an identity by the data that it
+    /// sends.
     ///
     /// An identity from a simulated network never gives a peer more rights than the peer already has. If the node uses
     /// no certificates, a peer without an identity has all rights, so an identity can only reduce them. If the node

@@ -1,6 +1,8 @@
-//! Estimates how full a slice is, and how many events it contains. A fullness of 1 means that the slice contains as
-//! many events as it was sized for. If the slice may still open further generations, their room counts as free. Some
-//! filters were not sized for a number of events, and the fullness of their slices is `None`.
+//! Estimates how full a slice is, and how many events it contains. The fullness is the share of a slice's capacity that
+//! is used. For example, a fullness of 1 means that the slice contains as many events as it was sized for. The capacity
+//! includes the generations that the slice may still open.
+//!
+//! If a filter was not sized for a number of events, its slices have no known capacity, and their fullness is `None`.
 
 use firstseen_routing::{SliceState, SlicedDefinition};
 

@@ -1,6 +1,6 @@
-//! Stores the last time of day that a node relied on, so that the node can check its clock when it starts again. A node
-//! in a cluster can also compare its clock with the clocks of other nodes. A node without other nodes can only detect a
-//! wrong clock with the stored time. If the stored time is damaged, it is ignored.
+//! Stores the last time of day that a node relied on, so that the node can check its clock when it starts again. The
+//! stored time is most important for a node that runs alone. A node in a larger cluster can also compare its clock with
+//! the clocks of other nodes. If the file with the stored time is damaged, it is ignored.
 
 use std::fs;
 use std::io::{self, Write};

@@ -3,9 +3,9 @@
 //! begins when the node sends the request. A slow reply therefore cannot make the lease longer than the cluster
 //! expects.
 //!
-//! The cluster map may have changed before the cluster granted the lease. The node therefore uses a new lease only when
-//! it has applied all changes that the cluster had agreed on by the time of the grant. A node with a lease thus knows
-//! every change from before the grant.
+//! A node with a lease must know every change of the cluster map that was made before the lease was granted. When the
+//! cluster grants a lease, it therefore tells the node the current version of the cluster map. The node uses the lease
+//! only when it has applied all changes up to this version.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,9 +54,9 @@ impl SharedLease {
         self.held().lease
     }
 
-    /// Sets the number of pauses of this machine that have been detected so far. If the number has changed, the current
-    /// lease is revoked, because it may have ended during a pause. The node cannot rely on its clock to notice this,
-    /// because the clock may have stopped during the pause.
+    /// Sets the number of pauses of this machine that have been detected so far. If the number has increased since the
+    /// last call, the current lease may have ended during a pause, so this method revokes it. The end of the lease
+    /// cannot be detected with the node's clock, because the clock may have stopped during the pause.
     pub(crate) fn stood_still(&self, standstills: u64) {
         let mut held = self.held();
         if held.standstills != standstills {
@@ -120,10 +120,11 @@ impl LeaseRenewal {
         }
     }
 
-    /// Waits for the confirmation of a lease request, and returns whether the node may use the lease. The lease is
-    /// granted if the cluster lists the node as up in the start `incarnation`. The cluster then replies with a version
-    /// of the cluster map, and this method waits until the node has applied that version. If the node counts as
-    /// restarted in the meantime, the lease is not granted.
+    /// Waits for the cluster's reply to a lease request, and returns whether the node may use the lease. The cluster
+    /// grants the lease if it lists the node as up in the start `incarnation`.
+    ///
+    /// The reply to a granted lease contains a version of the cluster map, and this method waits until the node has
+    /// applied that version. If the node counts as restarted while the method waits, the result is `false`.
     async fn is_granted(&self, incarnation: Incarnation) -> bool {
         let version = match self.meta.confirm_up(incarnation).await {
             Ok(Some(version)) => version,

@@ -25,10 +25,9 @@ pub(crate) struct Queued {
 }
 
 impl Queued {
-    /// Updates a queued message just before it is sent. A message contains deadlines as remaining times, so the time
-    /// that the message has spent in the queue is subtracted from them. Lookups are removed from the message if the
-    /// head nodes that requested them no longer wait for the results. Returns `None` if the message is empty after
-    /// that.
+    /// Updates a queued message just before it is sent. The message states each deadline as the time that remains, so
+    /// this method subtracts the time that the message has spent in the queue. It also removes lookups whose head nodes
+    /// no longer wait for the results. If nothing remains of the message, the method returns `None`.
     pub(crate) fn leave(self, now_ms: MonotonicMs) -> Option<PeerMessage> {
         let Self { mut message, since_ms } = self;
         message.pass_time(now_ms.since(since_ms));

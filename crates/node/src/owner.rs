@@ -60,10 +60,10 @@ pub(crate) enum Work {
         /// Time at which the message arrived, in monotonic milliseconds.
         received_ms: MonotonicMs,
     },
-    /// A message that cannot be delivered because this node cannot encode or decode it. The message was either sent to
-    /// this node by another node, or was to be sent by this node. The owner rejects the message on behalf of its
-    /// receiver, so that the sender does not wait for a reply that never arrives. The rejection is possible because the
-    /// ids in the message are valid.
+    /// A message that cannot be delivered, either because this node received it and cannot decode it, or because this
+    /// node wanted to send it and cannot encode it. The owner rejects the message on behalf of its receiver, so that
+    /// the sender does not wait for a reply that never arrives. To do so, the owner needs only the ids in the message,
+    /// which are valid.
     Refused {
         /// The node that sent the message.
         sender: NodeId,
@@ -322,9 +322,10 @@ impl Owners {
         answer.await.ok().flatten()
     }
 
-    /// Writes a part of the cells from a backup into a slice. The cells survive a restart of the node only when their
-    /// journal records are on the disk. This method does not wait for the disk. Instead, it returns the number of
-    /// records that the journal must have written until then.
+    /// Writes a part of the cells from a backup into a slice, and adds records of these cells to the journal. The cells
+    /// survive a restart of the node only when these records are on the disk, but this method does not wait for the
+    /// disk. Instead, it returns a number of journal records. When the journal has stored that many records, the cells
+    /// are safe.
     ///
     /// # Errors
     /// Returns the reason why the owner rejects the cells.

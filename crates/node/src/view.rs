@@ -51,10 +51,10 @@ pub(crate) struct FilterView {
     pub(crate) prober: Prober,
     /// Exclusive upper bound of the positions that nodes exchange about this filter.
     pub(crate) position_range: u64,
-    /// Whether lookups in this filter must first query its predecessor, which is the filter that this filter has
-    /// replaced under the same name. `None` means that the predecessor is not queried. If the predecessor is queried,
-    /// the value is `Some(true)` when all of its in-flight events have been finished, and `Some(false)` while some are
-    /// still in flight.
+    /// Whether the predecessor of this filter must also be queried, and whether it still has events in flight. The
+    /// predecessor is the filter that this filter has replaced under the same name. `None` means that lookups do not
+    /// query a predecessor. `Some(false)` means that they must query it and that some of its events are still in
+    /// flight. `Some(true)` means that they must query it and that all of its in-flight events have been finished.
     pub(crate) former_has_ended: Option<bool>,
 }
 
@@ -114,8 +114,9 @@ impl View {
         Self { map, me, filters, links, unreachable, disk: DiskState::Works, faults: Vec::new() }
     }
 
-    /// Returns whether this node can reach another node at this moment. The set of unreachable nodes is up to about a
-    /// second old. This method therefore also checks whether the link to the other node is connected.
+    /// Returns whether this node can reach another node at this moment. The other node must not be in the set of
+    /// unreachable nodes. Because this set may be about a second old, the link to the other node must also be
+    /// connected.
     pub(crate) fn reaches(&self, node: NodeId) -> bool {
         !self.unreachable.contains(&node) && self.links.get(&node).is_some_and(LinkHandle::is_up)
     }

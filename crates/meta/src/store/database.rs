@@ -5,10 +5,11 @@
 //! - With a file, no task of the runtime is blocked by the disk.
 //! - With memory, no thread is used.
 //!
-//! A failed write makes the database library reject all further operations on the open file. If the write failed only
-//! because the disk was full, this module opens the file again, which restores the last synced state, and then repeats
-//! the operation. The failed write may have stored its changes before it failed. An operation may therefore be executed
-//! twice, and must have the same result in that case.
+//! After a failed write, the database library rejects all further operations on the open file. If the write failed only
+//! because the disk was full, this module opens the file again and repeats the operation when there is space.
+//!
+//! A write that failed may nevertheless have stored its changes. An operation may therefore be executed twice, and
+//! executing it twice must have the same result as executing it once.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -53,8 +53,9 @@ impl MetaStorage {
     /// Checks whether bits of the file have changed on the disk. The check is necessary because the database library
     /// verifies its checksums only after a crash, and would otherwise read damaged data.
     ///
-    /// The check works on a copy of the file. If the library finds damage, it repairs the file by going back to an
-    /// older state. In the original file, such a repair would lose the votes that this node has cast since that state.
+    /// The check works on a copy of the file, because it must not change the file itself. If the library finds damage
+    /// in a file, it repairs the file by going back to an older state. Such a repair of the original file would lose
+    /// the votes that this node has cast since that state.
     ///
     /// # Errors
     /// Returns an error if the disk fails, if another process has the file open, or if the file is damaged.

@@ -141,9 +141,12 @@ impl ConnectionSlot {
         self.token.lock().unwrap_or_else(PoisonError::into_inner).replace(token) != Some(token)
     }
 
-    /// Registers the beginning of a call on this connection. The call tells which kind of client is connected: `party`
-    /// is the kind of client that usually makes such calls, and the connection needs a slot of that party. Returns the
-    /// party whose slot the connection uses. If no slot is free, this method closes the connection and returns `None`.
+    /// Registers the beginning of a call on this connection. `party` is the kind of client that usually makes such
+    /// calls: a node, an operator or a producer. The first call on a connection therefore shows which kind of client is
+    /// connected, and the connection gets a slot for this kind of client.
+    ///
+    /// Returns the party whose slot the connection uses. If no slot is free, this method closes the connection and
+    /// returns `None`.
     pub(crate) fn begin_call(&self, party: Party) -> Option<(Party, OpenCall)> {
         let (party, seated) = self.entrance.hall().begin_call(self.number, party, self.entrance.now_ms());
         self.entrance.count(seated).then(|| (party, OpenCall(self.clone())))

@@ -11,8 +11,8 @@ use firstseen_routing::TokenId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of characters that an audit line contains of the name of a rejected call, and of the reason for the
-/// rejection. Both texts may contain input from clients that have no rights at all, so their length must be limited.
+/// Maximum length, in characters, of two texts in an audit line: the name of a rejected call, and the reason for the
+/// rejection. The length must be limited because both texts may contain input from clients that have no rights at all.
 const DENIED_LETTERS_MAX: usize = 300;
 
 /// One line of the audit file. Fields that do not apply to the kind of event are left out.

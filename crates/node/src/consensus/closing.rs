@@ -3,9 +3,10 @@
 //! report says that the node has no more events of the filter in flight. The second report says that the node no longer
 //! needs the filter at all.
 //!
-//! The second report has two conditions. All events of the closed filter must have expired according to this node's
-//! clocks. Afterwards, the retry horizon of the filter must have passed, because producers may still repeat batches
-//! until then, and the closed filter's replay guard holds the replies to these batches.
+//! The node makes the second report when two conditions are met. First, all events of the closed filter must have
+//! expired according to this node's clocks. Second, the retry horizon of the filter must have passed after that. Until
+//! then, producers may still repeat batches, and the node needs the closed filter's replay guard to repeat the replies
+//! to them.
 //!
 //! Each report names the incarnation of the node, a number that changes with every start. A report from before a
 //! restart is therefore ignored.
@@ -46,9 +47,11 @@ impl Closing {
         Self { owners, clock, rules, expired_since: BTreeMap::new(), looked_at: None, wait: None }
     }
 
-    /// Returns how far this node has come in retiring the slice groups of a closed filter. `Some(None)` means that no
-    /// slice of the filter is on this node, so the node has no events to wait for. `None` means that the state of the
-    /// filter's slices on this node is unknown, so the node cannot make a report yet.
+    /// Returns how far this node has come in retiring the slice groups of a closed filter. If this node has no slice of
+    /// the filter, the result is `Some(None)`, because the node has no events to wait for.
+    ///
+    /// Returns `None` if the node should have slices of the filter but does not know their state, for example because
+    /// it has lost them. In that case, the node cannot make a report yet.
     async fn progress(&self, view: &View, filter: FilterId) -> Option<Option<Ending>> {
         let is_here =
             view.node().is_some_and(|node| view.map.filters.get(&filter).is_some_and(|record| record.is_on(node)));

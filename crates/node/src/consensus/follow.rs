@@ -95,9 +95,10 @@ impl Follower {
     /// Makes this node count as restarted after a disk problem has ended. The other nodes then treat the copies of
     /// slices on this node like the copies of a new process, so these copies fetch the events that they lack.
     ///
-    /// This step is necessary in two situations: the disk of this node hung, or the other nodes continue without a copy
-    /// of a slice on this node. The consensus group may decide to continue without the copy after the disk has already
-    /// recovered. This method therefore checks the second situation repeatedly while the disk works.
+    /// This step is necessary in two situations. In the first situation, the disk of this node hung. In the second
+    /// situation, the consensus group has decided that the other nodes continue without a copy of a slice on this node.
+    /// The group may make this decision after the disk has already recovered, so this method checks the second
+    /// situation repeatedly while the disk works.
     fn begin_anew_after(&self, view: &View, hung_in: &mut Option<Incarnation>) {
         let Some(Me { incarnation, .. }) = view.me else { return };
         if view.disk == DiskState::Hangs {

@@ -87,9 +87,9 @@ impl At<'_> {
         }
     }
 
-    /// Returns the severity of an alarm: critical if the problem stands alone, or a warning if `cause` names another
-    /// alarm that explains it. As a result, two independent problems raise exactly two critical alarms, however many
-    /// further alarms follow from them.
+    /// Returns the severity and the text of an alarm. If another alarm explains the problem, `cause` names that alarm,
+    /// and the severity is only a warning. Otherwise, the severity is critical. As a result, two independent problems
+    /// raise exactly two critical alarms, even if further alarms follow from them.
     fn critical_by_itself(cause: Option<&str>, text: String) -> (Severity, String) {
         match cause {
             Some(cause) => (Severity::Warning, format!("{text} ({cause})")),

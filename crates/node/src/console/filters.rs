@@ -142,8 +142,8 @@ fn verdicts(counted: &[Counted<'_>], is_former: bool) -> Verdicts {
 /// rate counts the events that the parent level reported as new or left undecided. The second rate counts the events
 /// that the parent level reported as duplicates.
 ///
-/// Both levels count a verdict for each of these events. A caller that adds up the verdicts of several levels must
-/// therefore subtract these rates from the sum.
+/// The tree level and its parent level both count a verdict for each of these events. If the verdicts of several levels
+/// are added up, these rates must therefore be subtracted from the sum, so that each event counts once.
 pub(super) fn climbed_per_s(said: &RecentSamples, id: FilterId, record: &FilterRecord) -> [f64; 2] {
     let mut rates = [0.0; 2];
     for counted in record.nodes().iter().filter_map(|node| said.filter(*node, id.0)) {

@@ -187,9 +187,9 @@ pub struct NodeLine {
     pub slices: u64,
     /// Events per second that it answers.
     pub events_per_s: Option<f64>,
-    /// Maximum time for which claims that other nodes granted may still be active without this node knowing them, in
-    /// milliseconds. Such claims exist when this node has become the head node of events, and the previous head node
-    /// had granted claims on these events. `None` means that this time is unknown.
+    /// Remaining time, in milliseconds, for which claims may be active that this node does not know. When this node
+    /// becomes the head node of events, claims that the previous head node granted on these events may still be active,
+    /// and this node cannot see them. `None` means that the time is unknown.
     pub claims_unsure_ms: Option<u64>,
 }
 

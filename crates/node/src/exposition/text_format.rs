@@ -39,9 +39,10 @@ impl TextFormat {
     }
 }
 
-/// Converts metrics from the OpenMetrics text format to the older Prometheus format. The formats differ in three
-/// points. In the Prometheus format, the name of a counter includes the suffix `_total` of its samples, a unit is only
-/// part of a metric's name, and no marker ends the text.
+/// Converts metrics from the OpenMetrics text format to the older Prometheus format. The conversion changes the lines
+/// that describe the metrics, and leaves the samples as they are. In the Prometheus format, the description of a
+/// counter has the same suffix `_total` as its samples, no line states the unit of a metric, and no line marks the end
+/// of the text.
 pub(crate) fn older(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
     let mut help = None;

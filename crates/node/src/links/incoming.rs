@@ -36,9 +36,9 @@ use crate::owner::{Owners, Work};
 use crate::roles::Caller;
 use crate::view::{View, Views};
 
-/// Maximum time that a received message waits until this node has a newer cluster map. The wait is necessary if the
-/// sender already acts on a newer map than this node, so that this node does not know the message's filter yet, or
-/// knows only an older epoch of that filter.
+/// Maximum time that a received message waits for a newer cluster map on this node. The wait is necessary if the sender
+/// of the message has received a new map earlier than this node. In that case, this node does not know the message's
+/// filter yet, or knows only an older epoch of that filter.
 const MAP_MAX: Duration = Duration::from_millis(300);
 
 /// The Peer service, which accepts links from other nodes.
@@ -270,9 +270,9 @@ impl FrameReader {
         };
     }
 
-    /// Waits until the cluster map of this node is new enough for a message. The map is new enough if it contains the
-    /// filter of the message in at least the epoch of the message, or if it shows that the filter has already been
-    /// dropped. Returns `false` if no such map arrives in time.
+    /// Waits until the cluster map of this node is new enough to process a message. This is the case if the map
+    /// contains the message's filter, and the filter's epoch in the map is at least the epoch of the message. It is
+    /// also the case if the map shows that the filter has been dropped. Returns `false` if no such map arrives in time.
     async fn knows_map_of(&self, message: &link_frame::Message) -> bool {
         let Some(filter) = peer::filter_of(message) else { return true };
         let epoch = peer::epoch_awaited(message).unwrap_or_default();
@@ -338,9 +338,9 @@ impl Receiver {
     /// that it is intended for. Returns `false` if this owner thread has panicked and therefore cannot receive the
     /// message.
     ///
-    /// After `false`, the caller must not send any further acknowledgement on this link. The link has already counted
-    /// the message as processed, so an acknowledgement would tell the peer that the message arrived, although no owner
-    /// has received it.
+    /// If the result is `false`, the caller must not acknowledge any further message on this link. The link has already
+    /// counted the lost message as processed, so the next acknowledgement would include it. The peer would then believe
+    /// that the message arrived, and would not send it again.
     async fn frame(&mut self, stream: u64, number: u64, content: Content) -> bool {
         let Some((_, acks)) = self.stream.as_ref().filter(|(newest, _)| *newest == stream) else { return true };
         let Some(link) = &mut self.link else { return true };

@@ -13,9 +13,9 @@ use firstseen_wire::watch;
 /// The set of unreachable nodes.
 pub(crate) type Unreachable = Arc<watch::Sender<BTreeSet<NodeId>>>;
 
-/// Factor by which the time until a node counts as unreachable is longer if the node has never been reached. When all
-/// nodes of a cluster start at the same time, they must first elect a leader and agree on which processes are running.
-/// They cannot connect to each other before that, so the first connection takes longer.
+/// Factor that extends the time until a node counts as unreachable if it has never been reached. The first connection
+/// to a node can take longer than later connections. When all nodes of a cluster start at the same time, for example,
+/// they must elect a leader and agree on which processes are running before they can connect to each other.
 const FIRST_TIMES: u32 = 3;
 
 /// Watches one link.

@@ -14,8 +14,8 @@ use firstseen_routing::{Command, NodeId, PeerBody, PeerMessage};
 use crate::group_key::GroupKey;
 
 /// Maximum memory of the commands of one owner that wait for the disk, in bytes. If the waiting commands use more
-/// memory than this, the owner rejects new lookups from producers and other nodes. The limit concerns lookups only,
-/// because another check already rejects batches that record events when too many journal records wait for the disk.
+/// memory than this, the owner rejects new lookups from producers and other nodes. Batches that record events do not
+/// need this limit, because the owner already rejects them when too many journal records wait for the disk.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 
 /// Estimated memory of one command without its events, and of one event of a command including its positions, in bytes.
@@ -56,8 +56,8 @@ impl AwaitingDisk {
         self.bytes > HELD_BYTES_MAX
     }
 
-    /// Queues a command of a slice group until the journal has synced at least `records` records. Commands must leave
-    /// in order, so the command also waits for all commands that are already in the queue.
+    /// Queues a command of a slice group. The command leaves the queue when the journal has synced at least `records`
+    /// records, and when all commands that were queued before it have left. In this way, the commands stay in order.
     pub(super) fn push(&mut self, key: GroupKey, records: u64, command: Command) {
         let behind = self.waiting.back().map_or(0, |last| last.records);
         self.bytes += bytes_of(&command);

@@ -71,10 +71,10 @@ pub(crate) struct Groups {
     restored: BTreeSet<GroupKey>,
     /// The start of this node that the owners act on.
     start: Option<Incarnation>,
-    /// The incarnation in which this node had its newest problem with the disk. While the node still has this
-    /// incarnation, the owner does not serve the affected slice groups. After a hang of the disk, these are all groups
-    /// with a journal. After the disk was permanently full, these are the groups that the other nodes continue without
-    /// this node.
+    /// The incarnation in which this node had its newest problem with the disk. The owner does not serve the affected
+    /// slice groups until the node has another incarnation, which means that it counts as restarted. If the disk hung,
+    /// all groups with a journal are affected. If the disk stayed full, only those groups are affected that the other
+    /// nodes continue without this node.
     given_up_in: Option<Incarnation>,
     /// Slice groups that no longer belong to this node but still have in-flight events.
     leaving: BTreeSet<GroupKey>,

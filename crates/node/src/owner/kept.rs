@@ -41,12 +41,12 @@ struct GroupJournal {
     durability: Durability,
     /// Number of records that the journal contained when the group last wrote a record.
     last: u64,
-    /// Number of records in the journal just after it received the first record of this group. The group sends no reply
-    /// and no message until all these records are on the disk, regardless of the durability of the filter.
+    /// Number of records that the journal contained just after this group had written its first record. The group sends
+    /// no reply and no message until that many records are on the disk, even if the filter does not have to be durable.
     ///
-    /// The reason is that the first record tells a restarted node that the group existed. If it were missing after a
-    /// restart, the node would assume that the group's data is lost. The slices of the group would then count as
-    /// incomplete for a whole window.
+    /// The first record of a group is important because it tells a restarted node that the group existed. If the record
+    /// were missing after a restart, the node would assume that it has lost the group's data. The slices of the group
+    /// would then count as incomplete for a whole window.
     beginning: u64,
     /// Progress of the current checkpoint.
     cursor: Option<CheckpointCursor>,
@@ -254,10 +254,10 @@ impl GroupJournals {
         self.held.is_empty()
     }
 
-    /// Continues the checkpoint that is in progress, or begins the checkpoint of a slice group for which one is due.
-    /// There are two reasons why a checkpoint can be due. Either the journal has grown enough since the last checkpoint
-    /// of the group, or `is_complete` returns another value for the group than the last checkpoint contains. For
-    /// example, the group has become complete since then.
+    /// Continues the checkpoint that is in progress. If there is none, this method begins a checkpoint for a slice
+    /// group that needs a new one. A group needs a new checkpoint when the journal has grown enough since the group's
+    /// last checkpoint. It also needs one when the group has become complete or incomplete since then, because a
+    /// checkpoint states whether its group is complete.
     pub(super) fn checkpoint(
         &mut self,
         owners: &BTreeMap<GroupKey, GroupOwner>,

@@ -25,8 +25,7 @@ struct Progress {
     /// this event.
     lacks_events: bool,
     /// Whether an event was dropped for lack of room since the newest checkpoint began. Events that were dropped before
-    /// this checkpoint do not matter. The checkpoint of a complete group contains all earlier events, so a dropped
-    /// event is restored from the checkpoint.
+    /// that moment are not counted, because the checkpoint of a complete group contains them and restores them.
     lacks_events_since_begun: bool,
 }
 

@@ -39,14 +39,15 @@ const WORK_AT_ONCE: usize = 256;
 /// split, so the last item of a round may exceed this number.
 const EVENTS_AT_ONCE_MAX: u64 = 1 << 14;
 
-/// Maximum number of times that a busy owner yields the processor in one round of work. The owner yields before it
-/// sends the messages of the round, because other threads may then bring more work. The messages for that work are sent
-/// together with the messages of the round, which is cheaper than sending them separately.
+/// Maximum number of times that a busy owner yields the processor in one round of work. While the owner yields, other
+/// threads can add work to its queue. The owner then sends the messages for all of this work together, which is cheaper
+/// than sending them separately.
 const YIELDS_MAX: usize = 2;
 
-/// Minimum number of events that a round must contain before the owner yields the processor. If other programs run on
-/// the machine, the owner may have to wait milliseconds until it runs again. Such a delay is short compared with the
-/// time that many events take, but it would delay a round with a single call considerably.
+/// Minimum number of events that a round must contain before the owner yields the processor. On a machine that also
+/// runs other programs, the owner may have to wait milliseconds until it runs again. A small round, for example with a
+/// single call, would be delayed considerably by this wait. A round with many events takes long enough that the wait
+/// hardly matters.
 const YIELD_EVENTS_MIN: u64 = 256;
 
 /// The parts from which an owner is created.
@@ -262,9 +263,9 @@ impl Worker {
         self.groups.receive(from, message, now, &mut self.commands);
     }
 
-    /// Rejects a message that could not be encoded or decoded, on behalf of its receiver. The head node that decides
-    /// the events of the message receives a negative result, so that it stops waiting for the message's receiver. If
-    /// this node is itself the head node, the result is passed to its own slice group.
+    /// Rejects a message that could not be encoded or decoded. The head node of the message's events waits for a result
+    /// from the message's receiver. This method therefore sends the head node a negative result on behalf of the
+    /// receiver. If this node is itself the head node, the method passes the result to its own slice group.
     fn refused(&mut self, sender: NodeId, receiver: NodeId, message: PeerMessage, now: Moment) {
         for command in refuse(sender, message, Reason::Invalid) {
             match command {
@@ -397,9 +398,9 @@ impl Worker {
         self.groups.climbed(key, &climbed, now, &mut self.commands);
     }
 
-    /// Returns the current time for the slice groups, and tells the slice groups whether the node has a valid lease.
-    /// The lease is checked with the uncorrected time of this machine's clock. For all other purposes, the slice groups
-    /// use the time of day that the node considers correct after comparing its clock with the clocks of other nodes.
+    /// Returns the current time for the slice groups, and tells them whether the node has a valid lease. The slice
+    /// groups use a corrected time of day, which the node determines by comparing its clock with the clocks of other
+    /// nodes. Only the lease is checked with the uncorrected clock of this machine.
     fn now(&mut self) -> Moment {
         let Surroundings { clock, lease, clocks, .. } = &self.surroundings;
         let shown = clock.now();

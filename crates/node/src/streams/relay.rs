@@ -54,9 +54,9 @@ struct Proxy {
     credits: usize,
 }
 
-/// Batches that were forwarded to another node and have no reply yet, by their sequence number. Each batch is stored as
-/// its number of events and the charge for its memory. A producer may use the same sequence number for several batches,
-/// so the map contains a list of batches for each number.
+/// Batches that were forwarded to another node and have no reply yet, by their sequence number. For each batch, the map
+/// stores the number of its events and the charge for its memory. The value is a list because a producer may use the
+/// same sequence number for several batches.
 type Sent = BTreeMap<u64, Vec<(u32, Charge)>>;
 
 impl Relay {

@@ -234,10 +234,11 @@ async fn starts_anew(seen_by: &TestNode, node: NodeId, incarnation: Incarnation)
     tokio::time::timeout(PATIENCE, waiting).await.expect("it never counts as started anew");
 }
 
-/// Regression test for a copy that stayed unused after its disk had been full. A node with a full disk asked the
-/// cluster to continue without the copy of a slice on this node, but at that time there was no majority that could
-/// agree. When a majority agreed later, the disk already had room again. The cluster nevertheless never used the copy
-/// again. The copy must now fetch the events that it lacks and become complete.
+/// Regression test for a copy of a slice that stayed unused after its disk had been full. The node with the full disk
+/// asked the cluster to continue without this copy, but there was no majority that could agree. By the time a majority
+/// agreed, the disk had room again. In earlier versions, the cluster then never used the copy again.
+///
+/// The copy must now fetch the events that it lacks and become complete.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_that_was_spared_late_comes_back() {
     let (cluster, _disks) = cluster(false).await;

@@ -102,9 +102,9 @@ async fn sending_without_credit_ends_the_stream() {
 }
 
 /// Tests that a node rejects positions that are outside of a filter. The test sets all bits of the encoded positions,
-/// so that each position has the greatest value that its bits can express. No filter of the test has a position with
-/// this value. The unused bits at the end of the last byte remain zero, because otherwise the node could reject the
-/// message for a different reason.
+/// so that every position has the greatest value that its bits can express. This value is outside of every filter of
+/// the test. The padding bits at the end of the last byte remain zero, because the node would reject other padding for
+/// a different reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn positions_outside_of_the_filter_are_refused() {
     let node = node().await;

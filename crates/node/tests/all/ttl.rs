@@ -192,9 +192,11 @@ fn second(seconds: u64) -> u64 {
 /// altered. An altered filter queries its predecessor, which still has the old window.
 ///
 /// The first error occurred when a window was altered from 1 h to 48 h. The time of a key was computed for the new
-/// window, but was also used to query the predecessor. The predecessor considered the key too old, so even a known key
-/// was undecided (`Late`). The second error occurred when a window of 2 min was altered. A key with a time to live of 5
-/// s was then remembered for 125 s.
+/// window, and the same time was also used to query the predecessor. By its own window, the predecessor considered the
+/// key too old, so even a known key was left undecided (`Late`).
+///
+/// The second error occurred when a window of 2 min was altered. A key with a time to live of 5 s was then remembered
+/// for 125 s.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_life_is_as_long_while_the_filter_is_altered() {
     let node = TestNode::start("a", Limits::default()).await;

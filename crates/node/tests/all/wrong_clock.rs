@@ -4,8 +4,9 @@
 //! While the clock is wrong, events that b owns must be undecided because of the clock, and events of the other nodes
 //! must be decided as usual. When the clock is corrected, all events must still be known, and no event may be late.
 //!
-//! If node b used its wrong clock to record events, all events that were recorded before would seem to have expired,
-//! and would be first-seen again. After the correction of the clock, all further events would be late.
+//! If node b recorded events with its wrong clock, two things would go wrong. First, all events that were recorded
+//! before would seem to have expired, and would be first-seen again. Second, after the correction of the clock, all
+//! further events would be rejected as late.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -259,9 +260,11 @@ impl RedisClient {
 }
 
 /// Regression test for keys that were forgotten too early because of a wrong clock. The clock of a node was 220 s
-/// ahead, and the node reported this problem at `/readyz`. The node's Redis endpoint nevertheless used the wrong clock
-/// to record keys with their own times to live. The times of these keys advanced the event clocks of the other nodes.
-/// The other nodes therefore forgot keys with a time to live of 60 s too early.
+/// ahead, and the node had noticed this problem and reported it at `/readyz`. Its Redis endpoint nevertheless used the
+/// wrong clock to record keys with their own times to live.
+///
+/// The other nodes received the times of these keys, and advanced their event clocks accordingly. As a result, they
+/// forgot keys with a time to live of 60 s too early.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_endpoint_of_a_node_with_a_wrong_clock_stamps_nothing() {
     let clocks = [(); 3].map(|()| Arc::new(SetClock::default()));

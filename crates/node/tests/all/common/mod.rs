@@ -199,9 +199,9 @@ impl TestNode {
         FilterId(reply.filter.expect("the filter").id)
     }
 
-    /// Returns the newest cluster map, after waiting until this node acts on it. The wait is necessary because the
-    /// status of a node already contains a new map for a short time in which the node still decides events according to
-    /// the previous map.
+    /// Returns the newest cluster map, and first waits until this node acts on it. The wait is necessary because a node
+    /// shows a new map in its status slightly before it acts on the map. Without the wait, the node could still decide
+    /// the test's next events according to the previous map.
     pub async fn map(&self) -> ClusterMap {
         let map = ClusterMap::try_from(self.status().await.map.expect("a map")).expect("a map that can be read");
         self.acts_on(map.version).await;
