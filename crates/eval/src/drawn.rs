@@ -23,12 +23,13 @@ impl Drawn {
         Self { mean, variance: squares / (draws - 1.0), draws }
     }
 
-    /// Returns the standard error of the difference between the mean over runs and the mean over the models of these
-    /// runs. Each run has its own model, which was simulated several times with random draws.
+    /// Returns the standard error of the difference between a measured mean and the mean that models predict. The
+    /// measured mean is taken over all runs. Each run has its own model, which was simulated several times with random
+    /// draws. The predicted mean is taken over the models of all runs.
     ///
-    /// The error is computed from the draws instead of the runs. There are more draws than runs, so a rare event may
-    /// occur in a draw although it occurs in no run. For R runs with D draws each, the error is `sqrt(v (1 + 1/D) /
-    /// R)`, where v is the variance between the draws of a run, averaged over the runs.
+    /// The error is computed from the draws of the models and not from the measurements, because a rare event may occur
+    /// in a draw although it occurs in no run. Let v be the variance between the draws of one run, averaged over all
+    /// runs. For R runs with D draws each, the error is `sqrt(v (1 + 1/D) / R)`.
     pub(crate) fn error(of_runs: &[Self]) -> f64 {
         let runs = of_runs.len() as f64;
         of_runs.iter().map(|run| run.variance * (1.0 + 1.0 / run.draws)).sum::<f64>().sqrt() / runs

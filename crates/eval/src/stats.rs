@@ -29,9 +29,9 @@ pub const SHOWN: f64 = 0.95;
 pub const FALSE_ALARM: f64 = 1e-3;
 /// Relative difference above which a point is out, if it was measured precisely enough.
 pub const OFF_MAX: f64 = 0.1;
-/// Confidence that decides whether a point was measured precisely enough for the limit [`OFF_MAX`] to apply. The
-/// confidence interval of the point at this confidence must be narrower than the limit. The value corresponds to 4
-/// standard errors if the variance is known.
+/// Confidence level that decides whether the limit [`OFF_MAX`] applies to a point. The limit applies only if the
+/// point's confidence interval at this level is narrower than the limit, which means that the point was measured
+/// precisely enough. The level corresponds to 4 standard errors if the variance is known.
 const OFF_CONFIDENCE: f64 = 1.0 - 6.3e-5;
 /// Relative difference up to which two numbers count as equal except for rounding.
 const ROUNDING: f64 = 1e-9;
@@ -174,18 +174,22 @@ impl Estimate {
         }
     }
 
-    /// Judges the measured mean by comparing it with the expected value. A point is out if its mean is outside the
-    /// band, or if it differs from the expected value by more than 10 %. The parameter `points` is the number of points
-    /// that are judged together. If every run has its own expected value, the error of the distance is used.
+    /// Judges the measured mean by comparing it with the expected value. A point is out if its mean is outside a band
+    /// around the expected value, or if it differs from the expected value by more than 10 %.
     ///
-    /// If the formula is correct, the mean lies in the band with the probability `1 - 10^-3 / points` (Bonferroni). A
-    /// document of any length then has a point outside its band by chance in only one of a thousand runs. The band is
-    /// `expected -+ t(R-1) error`. For counts, the exact binomial band of the same number of independent trials is used
-    /// instead if it is wider.
+    /// The parameter `points` is the number of points that are judged together. If every run has its own expected
+    /// value, the band is computed from the error of the difference between the measured and the expected values.
     ///
-    /// The limit of 10 % is needed because the band is wide if a document has many points, so that it could hide a
-    /// wrong formula. The limit applies only to points that were measured so precisely that one in 16,000 exceeds it by
-    /// chance. For this test, the error is at least the binomial one, `sqrt(p (1 - p) / n)` at the expected rate p.
+    /// The band is so wide that it rarely excludes a mean by chance. If the formula is correct, the mean lies in the
+    /// band with the probability `1 - 10^-3 / points` (Bonferroni). A document of any length then has a point outside
+    /// its band in only one of a thousand cases. For R runs, the band is `expected -+ t(R-1) error`. If the values are
+    /// counts, the exact binomial band for the same number of independent trials is used instead, provided that it is
+    /// wider.
+    ///
+    /// The limit of 10 % is needed because the band becomes wide if a document has many points, so that it could hide a
+    /// wrong formula. The limit applies only to points that were measured precisely: if the formula is correct, only
+    /// one in 16,000 of these points exceeds the limit by chance. For rates, the error of a point is assumed to be at
+    /// least the binomial error `sqrt(p (1 - p) / n)`, where p is the expected rate and n is the number of trials.
     ///
     /// ```
     /// use firstseen_eval::stats::{Counts, Estimate, Judged};

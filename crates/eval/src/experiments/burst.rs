@@ -48,19 +48,23 @@ fn midpoints() -> impl Iterator<Item = f64> {
 impl Burst {
     /// Returns the state of the filter in the long run.
     ///
-    /// The number of live generations follows from the time that a generation takes to fill up. A generation records x
-    /// events, which takes `tau = x / (arrivals (1 - rate))` ticks. It is dropped `kept_ticks` after its last event, so
-    /// `1 + kept_ticks / tau` generations are live on average.
+    /// The function derives the mean number of live generations from the time that a generation takes to fill up. A
+    /// generation is full when it has recorded x events. This takes `tau = x / (arrivals (1 - rate))` ticks, where
+    /// `arrivals` is the number of events per tick, because an event that is called a duplicate is not recorded. A
+    /// generation is therefore live for tau ticks while it fills up, and for another `kept_ticks` ticks until it is
+    /// dropped. A new generation opens every tau ticks, so `1 + kept_ticks / tau` generations are live on average.
     ///
-    /// The number of live generations is corrected in two cases. If the last event of a generation is also the last
-    /// event of its tick, the next generation opens one tick later. This happens for one generation in n, if n events
-    /// arrive per tick. If a single generation can hold all live events, no generation ever fills up, so the number is
-    /// 1.
+    /// The formula for the number of live generations is corrected in two cases. First, if the event that fills a
+    /// generation is also the last event of its tick, the next generation opens one tick later than the formula
+    /// assumes. This happens for one generation in n, if n events arrive per tick. Second, if a single generation can
+    /// hold all live events, it never fills up, so the number is exactly 1.
     ///
-    /// The false-positive rate of all generations together is `1 - product of (1 - p_i^k)`, where p_i is the share of
-    /// cells that the live events of generation i have set. The function returns the mean of this rate over the time in
-    /// which one generation fills up. Koloniari et al. 2011, section 5, have `1 - (1 - P)^L` for L full generations of
-    /// rate P instead.
+    /// The false-positive rate of all generations together is `1 - product of (1 - p_i^k)`. Here k is the number of
+    /// positions per event, and p_i is the share of cells that the live events of generation i have set. This rate
+    /// changes while a generation fills up, so the function returns its mean over that time.
+    ///
+    /// Koloniari et al. 2011, section 5, use a simpler formula: `1 - (1 - P)^L` for L full generations that have the
+    /// rate P each.
     pub(super) fn steady(&self) -> Steady {
         let tested = self.tested_when_full();
         let taken = self.delivered(tested);
@@ -107,19 +111,24 @@ impl Burst {
 
     /// Returns the number of events that a generation has tested when it is full.
     ///
-    /// With a limit by cardinality, a generation is full when it has recorded its capacity. With a limit by density, it
-    /// is full when the number of its used cells exceeds the limit. The event that fills the generation sets several
-    /// cells at once, so it exceeds the limit by `(1 + p + k (1 - p)) / 2` cells on average. This is the mean excess of
-    /// a renewal process whose steps are binomial(k, 1 - p) cells.
+    /// With a limit by cardinality, a generation is full when it has recorded its capacity. With a limit by density, a
+    /// generation is full when the number of its set cells exceeds the limit.
     ///
-    /// The number of events with a limit by density needs a further correction, because an event has the same cells in
-    /// all generations. If a cell is set in another live generation, that generation calls the share `d = p^(k-1)` of
-    /// the events with this cell duplicates, so they are not recorded. With G other live generations, the cells of the
-    /// newest generation are therefore hit unevenly, with a variance of `v = G p (1 - p) d^2`.
+    /// With a limit by density, the event that fills a generation sets several cells at once, so a full generation has
+    /// slightly more set cells than the limit. The mean excess is `(1 + p + k (1 - p)) / 2` cells, where p is the share
+    /// of set cells and k is the number of positions per event. It is the mean excess of a renewal process whose steps
+    /// are binomial(k, 1 - p) cells.
     ///
-    /// After n events with k positions each, a generation of m cells has received `x = k n / m` hits per cell on average.
-    /// With even hits, the share of empty cells would be `e^-x`. With uneven hits, it is `e^-x (1 + v x^2 / 2)`, so more
-    /// cells are still empty. A generation therefore needs more events to fill, by a share of `v x / 2`.
+    /// With a limit by density, another correction is needed if other generations are live, because an event has the
+    /// same cells in all generations. If a cell is set in another live generation, that generation calls the share `d =
+    /// p^(k-1)` of the events with this cell duplicates. The newest generation does not record these events, so it hits
+    /// such cells less often than other cells. With G other live generations, the relative variance of the hits per
+    /// cell is `v = G p (1 - p) d^2`.
+    ///
+    /// Because the hits are uneven, a generation needs more events to fill. After n events with k positions each, a
+    /// generation of m cells has received `x = k n / m` hits per cell on average. If all cells were hit equally often,
+    /// the share of empty cells would be `e^-x`. With uneven hits, the share is greater, namely `e^-x (1 + v x^2 / 2)`.
+    /// The number of events that fill the generation is therefore greater by the share `v x / 2`.
     fn tested_when_full(&self) -> f64 {
         let mut tested = self.capacity_events;
         match self.limit {
@@ -141,9 +150,12 @@ impl Burst {
     }
 
     /// Returns the share of cells that are still set in a full generation after the first `expired` of its events have
-    /// expired. A cell is still set if a later event has set or raised it. A cell that was empty when a later event
-    /// arrived was always set by this event. A cell that was set already was raised only by events that were not called
-    /// duplicates. These are the share `1 - p^(k-1)` of the events that hit the cell.
+    /// expired.
+    ///
+    /// A cell is still set if one of the later events has set it or has raised its expiry. If a later event hits an
+    /// empty cell, the event is recorded and sets the cell. If a later event hits a set cell, the event raises the
+    /// cell's expiry only if it is not called a duplicate. This is true for the share `1 - p^(k-1)` of these events,
+    /// where p is the share of set cells.
     fn remaining(&self, expired: f64, tested: f64) -> f64 {
         let hits = f64::from(self.hashes) / self.cells * (tested - expired);
         let refused = midpoints().map(|progress| {

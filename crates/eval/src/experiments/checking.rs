@@ -82,9 +82,12 @@ impl Checking {
         errors
     }
 
-    /// Observes an event, and returns whether it is called a duplicate. The event is a duplicate if a node finds it and
-    /// top-down testing confirms the match. A match above level d is confirmed if a node of level d below the matching
-    /// node has the event as well. Without confirmation, the query continues at the parent level.
+    /// Observes an event, and returns whether it is called a duplicate.
+    ///
+    /// The query of an event starts at its leaf and goes upwards, from parent to parent. If a node at level d or below
+    /// has all cells of the event, the event is a duplicate. If a node above level d has all cells of the event,
+    /// top-down testing must confirm this match: a node of level d below the matching node must have all cells of the
+    /// event as well. If no node confirms the match, the query continues at the parent.
     ///
     /// A new event is set at all levels of its path. In a dense tree, an event that a node finds is also set at all
     /// levels below that node.

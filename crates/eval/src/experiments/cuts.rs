@@ -82,12 +82,16 @@ struct Ranges {
 
 impl Ranges {
     /// Returns the false-positive rate after `events` events, for a filter whose cells are divided into ranges, and
-    /// whose ranges are divided into parts. If c positions of a query fall into one range, they lie in the same part of
-    /// this range. They are all set with the probability `E[p^c]`, where p is the share of set cells in a part, and E
-    /// is the mean over the loads of the parts.
+    /// whose ranges are divided into parts.
     ///
-    /// The rate follows a recursion over the ranges. With r positions left and s ranges without a position, it is
-    /// `R(r,s) = sum over c of C(r-1,c-1) (1/s)^(c-1) (1-1/s)^(r-c) E[p^c] R(r-c,s-1)`.
+    /// Each position of a query lies in a random range, and all positions in the same range lie in the same part of
+    /// this range. If a range has c positions, they are all set with the probability `E[p^c]`, where p is the share of
+    /// set cells in a part, and E is the mean over the loads that a part can have.
+    ///
+    /// The false-positive rate is computed by a recursion over the ranges. Let `R(r,s)` be the probability that all of
+    /// r positions are set if these positions lie in s ranges that the recursion has not considered yet. Each step
+    /// considers the range of the first of these positions, which contains c of the r positions. The result is `R(r,s)
+    /// = sum over c of C(r-1,c-1) (1/s)^(c-1) (1-1/s)^(r-c) E[p^c] R(r-c,s-1)`.
     fn rate(&self, events: f64) -> f64 {
         let covered: Vec<f64> = (0..=self.hashes).map(|together| self.covered(together, events)).collect();
         self.left(self.hashes, self.ranges, &covered)
@@ -112,9 +116,11 @@ impl Ranges {
     /// Returns the probability `E[p^c]` that c given cells of a part are set, averaged over the loads of the part.
     /// After h hits on a part of `c_part` cells, the share of set cells is `p = 1 - e^(-h/c_part)`.
     ///
-    /// The function averages over h with the Gauss-Hermite rule with three points. For V ranges of H parts, an event
-    /// hits a part `k / (V H)` times on average. The second moment of this number is `E[c^2] / H`, because all c
-    /// positions of the event in a range hit the same part, where c is binomial(k, 1/V).
+    /// The number h of hits differs from part to part. The function averages over h with the Gauss-Hermite rule with
+    /// three points, which needs the mean and the variance of h. For V ranges of H parts each, one event hits a part `k
+    /// / (V H)` times on average. The mean square of this number is `E[c^2] / H`, where c is the number of positions
+    /// that the event has in the range, with the distribution binomial(k, 1/V). The divisor is H because all c
+    /// positions lie in only one of the H parts.
     fn covered(&self, together: u32, events: f64) -> f64 {
         let k = f64::from(self.hashes);
         let ranges = f64::from(self.ranges);

@@ -135,9 +135,9 @@ impl Case {
     }
 
     /// Returns the number of events (n) that fill a generation. It is the number of events in the ticks for which the
-    /// generation is sized, plus the events of one and a half ticks. The additional ticks are needed because events
-    /// stay longer than their window: half a tick on average because all events of a tick expire together, and one tick
-    /// because expiries are rounded up.
+    /// generation is sized, plus the events of one and a half further ticks. The further ticks are needed because
+    /// events stay longer than their window. All events of a tick expire together, which adds half a tick on average,
+    /// and expiries are rounded up, which adds another tick.
     fn capacity_events(&self, size: Size) -> f64 {
         self.sized_events(size) as f64 * (1.0 + 1.5 / self.window_ticks as f64)
     }

@@ -34,9 +34,9 @@ impl TimerGroups {
 
     /// Returns the probability that a delivered key has `least` equal timers, averaged over the ages of a window.
     ///
-    /// A timer of an event of age a (in windows) has been raised by a later event with the probability `o = 1 - e^(-a
-    /// raises)`. The timers that no later event has raised are still equal, and their number u has a binomial
-    /// distribution.
+    /// Consider an event of age a, in windows. A later event has raised a given timer of this event with the
+    /// probability `o = 1 - e^(-a raises)`. The number u of timers that no later event has raised has a binomial
+    /// distribution, and these u timers are still equal.
     ///
     /// If u is below `least`, the key can still have `least` equal timers. This is the case if the same later event was
     /// the last to raise `least` of the k - u raised timers.
@@ -54,13 +54,15 @@ impl TimerGroups {
         chances.sum()
     }
 
-    /// Returns the probability that the timers at j positions were all set last by the same event, if each of them was
-    /// set within a period that sets a share `s` of all timers.
+    /// Returns the probability that the timers at j given positions are equal because the same event was the last to
+    /// set all of them. The number j is `positions`. Each timer was set within a period in which events set a share s
+    /// (`set`) of all timers.
     ///
-    /// Several of the j positions may fall on the same of the m cells, so the derivation sums over the number i of
-    /// different cells. The j positions fall on i different cells with a probability of about `S(j, i) m^(i-j)`, where S
-    /// are the Stirling numbers of the second kind. An event with k positions sets all i cells with the probability
-    /// `k (k-1) .. (k-i+1) / m^i`. No later event may set any of these cells again.
+    /// Several of the j positions may lie in the same cell, so the derivation sums over the number i of different
+    /// cells. In a slice of m cells, j positions lie in i different cells with a probability of about `S(j, i)
+    /// m^(i-j)`, where `S(j, i)` is a Stirling number of the second kind. A single event with k positions sets all i
+    /// cells with the probability `k (k-1) .. (k-i+1) / m^i`. In addition, no later event may have set any of these
+    /// cells again.
     ///
     /// The sum over all events of the period is `m^(1-j) s^(-j) sum over i of S(j, i) (k-1) .. (k-i+1) (1 - (1-s)^i) /
     /// i`.

@@ -90,17 +90,18 @@ impl Cell {
     ///
     /// The function first computes the probability that the timer has stopped. A timer has stopped if no event has set
     /// it in the last window, which is the window that ends at the time of the lookup. The original event keeps the
-    /// timer running during the first part of that window, which is the share 1 - d. No event raises the timer in this
-    /// part with the probability `e^(-r (1-d))`, where r is the number of raises per window.
+    /// timer running during the first part of that window, whose length is 1 - d. Other events raise a running timer r
+    /// times per window on average, so no event raises it in this part with the probability `e^(-r (1-d))`.
     ///
-    /// The probability that no event sets the timer in the rest of the window depends on the time l at which the timer
-    /// was last set before that window. This time lies between 0 (the original event) and d. In the rest of the window,
-    /// the timer runs for l more and is then empty for d - l. No event sets it with the probability `e^(-r l - h
-    /// (d-l))`, where h is the number of hits per window.
+    /// In the rest of the last window, whose length is d, an event before that window may keep the timer running. Let l
+    /// be the time at which the timer was last set before the last window. This time lies between 0 (the original
+    /// event) and d. In the rest of the window, the timer then runs for l and is empty for d - l. Events hit an empty
+    /// timer h times per window on average, so no event sets the timer in this part with the probability `e^(-r l - h
+    /// (d-l))`.
     ///
-    /// The time l is 0 with the probability `e^(-r d)`, and otherwise has the density `r e^(-r (d-l))`. The integral
-    /// over l is `e^(-(r+h) d) + r/h e^(-r d) (1 - e^(-h d))`. For d = 1, the resulting probability that the timer has
-    /// stopped is nearly the share of all timers that are empty.
+    /// The last probability must be averaged over l. The time l is 0 with the probability `e^(-r d)`, and otherwise has
+    /// the density `r e^(-r (d-l))`. The average is `e^(-(r+h) d) + r/h e^(-r d) (1 - e^(-h d))`. For d = 1, the timer
+    /// has stopped with a probability that is nearly the share of empty timers among all timers.
     fn runs_after(&self, d: f64) -> f64 {
         let Self { hits: h, raises: r } = *self;
         let since = (-(r + h) * d).exp() - r / h * (-r * d).exp() * (-h * d).exp_m1();

@@ -85,10 +85,11 @@ impl Fill {
     /// Returns the probability that an event is called a duplicate now, if it was recorded in a sub-window that has
     /// ended.
     ///
-    /// With counters, this probability is lower than for an event that was never recorded. The reason is the marks that
-    /// the event itself left in its cells. An event that arrives at a marked cell is called a duplicate with the
-    /// probability `F^(k-1)`, and then marks nothing. An event that arrives at an empty cell always marks it. While the
-    /// cells of the recorded event were marked, other events therefore marked them less often than an average cell.
+    /// With counters, this probability is lower than for an event that was never recorded, because the marks of the
+    /// recorded event kept other events from marking its cells. Another event that arrives at a marked cell is called a
+    /// duplicate with the probability `F^(k-1)`, and then marks nothing. An event that arrives at an empty cell always
+    /// marks it. While the cells of the recorded event were marked, other events therefore marked these cells less
+    /// often than average cells.
     ///
     /// With words, a mark of one sub-window causes hardly any rejections in another sub-window, so the probability is
     /// the same as for an event that was never recorded.
@@ -101,12 +102,15 @@ impl Fill {
 
     /// Records an event that is called distinct with the given probability.
     ///
-    /// With counters, the cells that the event marks follow from the equations of [`super::JumpingCounters`]. These
-    /// equations are for an event that is called distinct with the probability `1 - F^k`, so their slopes are divided
-    /// by this probability.
+    /// With counters, the share of cells that the event marks follows from the equations of [`super::JumpingCounters`].
+    /// These equations assume that an event is called distinct with the probability `1 - F^k`. This event is called
+    /// distinct with the probability `chance` instead, so the terms of the equations are multiplied by `chance` and
+    /// divided by `1 - F^k`.
     ///
-    /// With words, the event marks an empty cell of the current sub-window with the probability `h / (1 - p_0^k)`.
-    /// Older sub-windows need not be considered, because their verdict does not depend on that cell.
+    /// With words, the event marks an empty cell of the current sub-window with the probability `h / (1 - p_0^k)`. Here
+    /// h is the mean number of positions per cell, multiplied by `chance`, and p_0 is the share of cells that were
+    /// marked in the current sub-window. Older sub-windows need not be considered, because their verdict does not
+    /// depend on that cell.
     fn record(&mut self, chance: f64) {
         let hits = self.hits * chance;
         match self.kind {

@@ -29,10 +29,10 @@ pub struct Repeats {
 impl Repeats {
     /// Returns the expected share of the r-th new key.
     ///
-    /// The derivation assumes that the number D of different keys is known. After the first event, new keys and repeats
-    /// are then in random order, so on average `(N - D)/D` repeats follow each new key. When j keys have occurred, a
-    /// repeat is the r-th key with the probability `1/min(j, R)`, provided that the r-th key is still among the last R
-    /// keys.
+    /// The derivation assumes that the number D of different keys among the N events is known. New keys and repeats are
+    /// in random order, except that the first event is always a new key, so on average `(N - D)/D` repeats follow each
+    /// new key. When j keys have occurred, a repeat chooses one of the last `min(j, R)` keys. If the r-th key is among
+    /// these, it is chosen with the probability `1/min(j, R)`.
     ///
     /// The expected share is therefore `(1 + (N - D)/D sum over r <= j < r + R, j <= D of 1/min(j, R)) / N`.
     ///

@@ -124,9 +124,9 @@ fn expected(cells: f64, set_min: u32, rule: Rule, stream: &Events) -> f64 {
 /// By the strict rule, an event with an unset live cell is never a duplicate, so it is always recorded. The share is
 /// therefore `1 - (1 - 1/m)^k`, as in any filter.
 ///
-/// By the literal rule, an event with an unset cell may be called a duplicate, so fewer cells are set. The unset cell
-/// is set only if fewer than x of the other positions of the key are live and set. The share is then
-/// `k/m P(binomial(k - 1, set) < x)`.
+/// By the literal rule, fewer cells are set, because an event with an unset cell may be called a duplicate and is then
+/// not recorded. The unset cell is set only if fewer than x of the other positions of the key are live and set. The
+/// share is then `k/m P(binomial(k - 1, set) < x)`.
 fn set_by_key(cells: f64, set: f64, set_min: u32, rule: Rule) -> f64 {
     let of_key = plain::fill(cells, HASHES, 1.0);
     match rule {

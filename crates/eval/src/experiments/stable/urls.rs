@@ -125,23 +125,25 @@ impl Urls {
 
     /// Returns the expected errors of a filter with Max = 1 over the stream.
     ///
-    /// The derivation calculates the probability that a cell is zero by looking backwards from the present. A cell is
-    /// zero if the last arrival that changed it was one that cleared it. An arrival clears a given cell with the
-    /// probability `P/m`. The last j arrivals have `D_j` different keys, and none of these keys sets the cell with the
-    /// probability `(1 - 1/m)^(K D_j)`.
+    /// The derivation calculates the probability that a cell is zero. It looks backwards from the present: a cell is
+    /// zero if the last arrival that changed the cell cleared it. Each arrival clears a given cell with the probability
+    /// `P/m`. None of the last j arrivals has set the cell with the probability `(1 - 1/m)^(K D_j)`, where `D_j` is the
+    /// number of different keys among these arrivals.
     ///
-    /// A cell of a key that arrived g arrivals ago is therefore zero with the probability
-    /// `Z_g = sum over j from 1 to g - 1 of P/m (1 - P/m)^(j-1) (1 - 1/m)^(K D_j)`.
+    /// Consider a cell of a key that last arrived g arrivals ago. That arrival set the cell, so only one of the g - 1
+    /// arrivals since then can have cleared it. The cell is therefore zero with the probability `Z_g = sum over j from
+    /// 1 to g - 1 of P/m (1 - P/m)^(j-1) (1 - 1/m)^(K D_j)`.
     ///
-    /// A cell of a new key may also be zero because no arrival has ever changed it. After t arrivals of n different
-    /// keys, each cell of a new key is therefore zero with the probability `Z_(t+1) + (1 - P/m)^t (1 - 1/m)^(K n)`. The
-    /// event is called new if at least one of its K cells is zero.
+    /// A cell of a new key can be zero for another reason as well: it is possible that no arrival has ever changed it.
+    /// After t arrivals of n different keys, each cell of a new key is therefore zero with the probability `Z_(t+1) +
+    /// (1 - P/m)^t (1 - 1/m)^(K n)`. The event is called new if at least one of its K cells is zero.
     ///
-    /// The number `D_j` of different keys among the last j arrivals varies along the stream, and the derivation
-    /// replaces it by its mean. For each of the last j arrivals, there is a probability that its key has not occurred
-    /// again since. The mean is the sum of these probabilities (Denning, "The working set model for program behavior",
-    /// 1968). If all keys are different, then `D_j = j`, and the result converges to the stable point of Deng and
-    /// Rafiei.
+    /// The number `D_j` of different keys among the last j arrivals varies along the stream, so the derivation uses its
+    /// mean. `D_j` equals the number of those arrivals whose key has not occurred again since, because each key is
+    /// counted only at its last arrival. The mean is therefore the sum of the probabilities that the key of an arrival
+    /// has not occurred again (Denning, "The working set model for program behavior", 1968).
+    ///
+    /// If all keys are different, then `D_j = j`, and the result converges to the stable point of Deng and Rafiei.
     pub(super) fn expected(&self, of: Cells) -> Scores {
         let cells = of.cells as f64;
         let hashes = of.hashes as i32;

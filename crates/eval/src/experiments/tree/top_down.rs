@@ -81,10 +81,12 @@ fn checked(of: Checking, stream: &[Event], seed: u64) -> Result<Counts, EvalErro
     Ok(errors)
 }
 
-/// Nodes of level d, which confirm or reject the events that are found above them. All cells that are set in a node of
-/// level d are also set in the nodes above it. A false positive above level d is therefore confirmed if at least one
-/// node of level d also has the event. This happens with the probability `P = 1 - product of (1 - r_i)`, where r_i is
-/// the false-positive rate of node i with the keys that were delivered through it.
+/// Nodes of level d, which confirm or reject the events that are found above them.
+///
+/// A false positive above level d is confirmed if at least one node of level d also has all cells of the event. The
+/// nodes above level d need not be considered, because they contain all cells of the nodes of level d. A false positive
+/// is therefore left with the probability `P = 1 - product of (1 - r_i)`, where r_i is the false-positive rate of node
+/// i of level d after the keys that were delivered through it.
 struct Level {
     of: Checking,
     /// Expected number of events that are set, by node.
