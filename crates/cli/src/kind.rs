@@ -46,10 +46,12 @@ impl KindChoice {
         }
     }
 
-    /// Returns the definition of the filter to build. `made` is the definition of a saved filter, if there is one. The
-    /// default kind of a filter may have been different when the filter was saved. If an earlier default would have
-    /// made the saved filter from the same flags, the function returns a definition of that kind, so that the run can
-    /// continue with the saved filter.
+    /// Returns the definition of the filter to build. `made` is the definition of the saved filter that the run
+    /// continues with, if there is one.
+    ///
+    /// The saved filter may come from a release with a different default kind. If the same flags would have produced
+    /// the saved filter in that release, the function returns a definition of that kind, so that the run can continue
+    /// with the saved filter.
     pub(crate) fn definition(
         &self,
         slicing: Slicing,
@@ -115,10 +117,11 @@ fn lateness_ms(asked: &FilterSpec, stamps: Stamps) -> Option<u64> {
     }
 }
 
-/// Returns whether the filter `one` is the better choice than the filter `other` with regard to memory. If both filters
-/// have the same capacity, the filter with less memory is better. If the user specified the memory instead of the
-/// capacity, the filter with room for more events is better. A filter without a known capacity grows as needed and
-/// cannot be compared, so the result is then false.
+/// Returns whether the filter `one` uses memory better than the filter `other`. If both filters have the same capacity,
+/// the filter with less memory is better. If the user specified the memory instead of the capacity, the filter with
+/// room for more events is better.
+///
+/// A filter without a known capacity grows as needed and cannot be compared, so the result is false for such a filter.
 fn is_smaller(one: &FilterSpec, other: &FilterSpec, slicing: Slicing) -> bool {
     let Ok(one) = SlicedDefinition::new(one, slicing) else { return false };
     let Ok(other) = SlicedDefinition::new(other, slicing) else { return one.group.capacity_events.is_some() };

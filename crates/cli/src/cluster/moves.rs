@@ -21,16 +21,18 @@ use crate::text::table::Table;
 const ASK: Duration = Duration::from_millis(200);
 
 /// Maximum number of rounds in which a plan is executed. Only one copy of a slice can move at a time, so a plan that
-/// moves several copies of a slice needs several rounds. After each round, the cells are spread more equally over the
-/// nodes.
+/// moves several copies of the same slice needs several rounds. Each round brings the distribution of the cells closer
+/// to the plan.
 const ROUNDS_MAX: usize = 8;
 
 /// Maximum number of moves of a filter that begin at the same time.
 const BEGIN_MAX: usize = 1024;
 
-/// Longest retry horizon, in milliseconds, that the move of a slice waits for. The retry horizon is the time for which
-/// a producer may retry a batch. A move waits for the retry horizon of its filter, so that the new owner of the slice
-/// recognises retries of earlier batches. A longer retry horizon than this limit does not delay the move further.
+/// Maximum time, in milliseconds, for which the move of a slice waits for a long retry horizon.
+///
+/// The retry horizon of a filter is the time for which a producer may retry a batch. A move waits for this time, so
+/// that the new owner of the slice recognises retries of earlier batches. If the retry horizon is longer than this
+/// limit, the move waits only until the limit.
 const HORIZON_MAX_MS: u32 = 60_000;
 
 /// Flags of `firstseen cluster rebalance`.

@@ -29,12 +29,13 @@ impl BeyondWindow {
         Self { window_ms, clock_ms }
     }
 
-    /// Returns the end of a range of events of the current batch, whose events the filter may answer together. The
-    /// range begins with event `start`. `times_ms` contains the times of all `events` events of the batch.
+    /// Returns the end of a range of events that the filter may answer together. The range is a part of the current
+    /// batch, which has `events` events, and it begins with event `start`. `times_ms` contains the times of all events
+    /// of the batch.
     ///
-    /// If the range contains events that are older than the window, it is kept so short that the clock advances by at
-    /// most an eighth of the window. Cells that were set for these events are then still valid when [`Self::call_late`]
-    /// checks the answers.
+    /// A range without events that are older than the window extends to the end of the batch. A range with such old
+    /// events is shorter: the clock advances by at most an eighth of the window within the range. The cells that these
+    /// events have set are then still valid when [`Self::call_late`] checks the answers.
     pub(super) fn piece_end(&self, times_ms: &[u64], start: usize, events: usize) -> usize {
         let Some(window_ms) = self.window_ms else { return events };
         let times_ms = &times_ms[start.min(times_ms.len())..events.min(times_ms.len())];
@@ -53,10 +54,11 @@ impl BeyondWindow {
         beyond.map_or(events, |beyond| start + beyond)
     }
 
-    /// Changes the answer about an event from duplicate to late, if the equal event that the filter has seen is
-    /// possibly not in the same window. An answer is changed if the event is older than the window, and if `is_apart`
-    /// returns true for the index of the event. `times_ms` contains the times of the events, in milliseconds since
-    /// 1970.
+    /// Changes answers from duplicate to late, if the filter may have compared an event with an equal event of another
+    /// window.
+    ///
+    /// An answer is changed under two conditions: the event is older than the window, and `is_apart` returns true for
+    /// the index of the event. `times_ms` contains the times of the events, in milliseconds since 1970.
     pub(super) fn call_late(
         &mut self,
         times_ms: &[u64],

@@ -90,10 +90,11 @@ pub(super) enum Turn {
 }
 
 impl Outages {
-    /// Checks whether a chunk of events has undecided answers, and whether the user must be told about a change. A
-    /// change is the beginning or the end of a problem, or a further kind of reason. Returns the change and the index
-    /// of the first event that shows it, or `None` if there is no change. The callback `why` receives the index of an
-    /// undecided event, and returns the reason that the cluster gave.
+    /// Checks whether the answers to a chunk of events change the state of the problem. A change is the beginning of a
+    /// problem, its end, or a further kind of reason. Returns the change and the index of the first event that shows
+    /// it, or `None` if there is no change.
+    ///
+    /// The callback `why` receives the index of an undecided event, and returns the reason that the cluster gave.
     pub(super) fn look(
         &mut self,
         answers: &[Answer],

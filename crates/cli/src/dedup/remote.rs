@@ -35,9 +35,11 @@ use crate::terminal::progress::Progress;
 use crate::terminal::stop::Stop;
 use crate::unjudged::UnjudgedReason;
 
-/// Maximum number of events that were sent and not answered yet. When this number is reached, the next batch of the
-/// input waits. The limit is high enough to keep a cluster busy. It is also lower than the number of events that the
-/// client can queue without waiting. The client therefore accepts events in the order of the input.
+/// Maximum number of events that were sent and not answered yet. When this number is reached, the run does not send the
+/// next batch until an answer arrives.
+///
+/// The limit is high enough to keep a cluster busy. It is lower than the number of events that the client can queue at
+/// once. The client therefore never has to make a batch wait, and accepts events in the order of the input.
 const INFLIGHT_EVENTS_MAX: usize = 1 << 16;
 /// Maximum number of unanswered batches, however small they are.
 const INFLIGHT_BATCHES_MAX: usize = 32;
@@ -434,10 +436,11 @@ impl<R: Records> Verdicts<R> for Remote<R> {
     }
 }
 
-/// Converts a verdict of a cluster to an answer. If the cluster considers the time of an event implausible, the answer
-/// is [`Answer::Undecided`]. The answer [`Answer::Refused`] would mean that the time of the record itself is wrong.
-/// This run cannot conclude that, because the cluster compares times with the events of all producers, which the run
-/// does not see.
+/// Converts a verdict of a cluster to an answer.
+///
+/// If the cluster considers the time of an event implausible, the answer is [`Answer::Undecided`] instead of
+/// [`Answer::Refused`]. The answer `Refused` would mean that the record itself has a wrong time. This run cannot know
+/// that, because the cluster compares the time with the events of all producers, and the run sees only its own.
 fn answer_of(verdict: Verdict) -> Answer {
     match verdict {
         Verdict::FirstSeen => Answer::FirstSeen,

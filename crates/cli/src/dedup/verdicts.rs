@@ -10,9 +10,11 @@ use crate::driver::Decider;
 use crate::report::filter::FilterReport;
 use crate::report::{Confirmed, Verified};
 
-/// A decider whose decisions are verdicts about duplicates. Its methods refer to an event in two ways. An `index`
-/// counts the events of the batch that the decider returned last. A `place` counts the events of the chunk whose
-/// decisions the driver read last, which is a part of that batch.
+/// A decider whose decisions are verdicts about duplicates.
+///
+/// The methods identify an event in two ways. An `index` is the number of the event in the batch that the decider
+/// returned last. A `place` is the number of the event in the current chunk, which is the part of this batch whose
+/// decisions the driver has just read.
 pub(super) trait Verdicts<R: Records>: Decider<R, Decision = Answer> {
     /// Returns why event `_index` is undecided. `None` means that the filter is full.
     fn why(&self, _index: usize) -> Option<Why> {

@@ -12,9 +12,9 @@ use crate::input::{Batch, present_ms};
 pub(super) struct Reached(Option<i64>);
 
 impl Reached {
-    /// Returns how long to wait for the records after `batch` before the batch is decided. If the end of the batch has
-    /// a time that is more than `step_ms` ahead of the time that the input has reached, later records must confirm this
-    /// time, so the function returns `doubt`. Otherwise the function returns zero, because no confirmation is needed.
+    /// Returns how long to wait for the records after `batch` before the batch is decided. The wait is only needed if
+    /// the batch contains a time that is more than `step_ms` ahead of the time that the input has reached. Later
+    /// records must confirm such a time, so the function returns `doubt`. Otherwise it returns zero.
     pub(super) fn patience<R>(&mut self, batch: &Batch<R>, step_ms: u64, doubt: Duration) -> Duration {
         let Some((middle_ms, greatest_ms)) = batch.last_times_ms() else { return Duration::ZERO };
         // If most times lie in the future, all of them may be wrong together. A single record does not confirm its own
@@ -29,9 +29,11 @@ impl Reached {
     }
 }
 
-/// Returns the times that can confirm or contradict the last times of the batch `held`. Usually these are the times of
-/// the first records of `next`, which is the following batch. A time that is at most `step_ms` ahead of the other times
-/// needs no confirmation. If `step_ms` is `None`, the filter does not use times, so the result is empty.
+/// Returns the times that can confirm or contradict the last times of the batch `held`. Usually these are the first
+/// times of `next`, which is the following batch.
+///
+/// A time that is at most `step_ms` ahead of the other times needs no confirmation. If `step_ms` is `None`, the filter
+/// does not use times, so the result is empty.
 pub(super) fn ahead_ms<R>(held: &mut Batch<R>, next: &Batch<R>, step_ms: Option<u64>) -> Vec<u64> {
     let Some(step_ms) = step_ms else { return Vec::new() };
     if held.file == next.file {

@@ -308,10 +308,11 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         self.outputs.flush()
     }
 
-    /// Returns false as long as the flags may not fit the input, which means that no record was judged yet. Once a
-    /// record was judged, the result is true, because the flags then certainly fit. The result is also true while nodes
-    /// have problems or other consumers hold records. The flags may be right in that case, so the run must not end with
-    /// an error about them.
+    /// Returns whether the run must not fail with an error about flags that do not fit the input.
+    ///
+    /// The result is true if at least one record was judged, because the flags then certainly fit. It is also true
+    /// while nodes have problems or other consumers hold records. No record may have been judged in these cases either,
+    /// but the reason is not the flags.
     fn is_known(&self) -> bool {
         let unjudged = &self.outputs.unjudged;
         let is_in_trouble = unjudged.total() > unjudged.total_without_trouble();

@@ -312,9 +312,12 @@ impl InputArgs {
         }
     }
 
-    /// Determines whether the times of events are read from a field of each record, or are the times at which the
-    /// records arrive. `needs_time` is `None` if the run does not need times. Otherwise it names the part of the run
-    /// that needs them, such as the window, and the flag that an error message suggests if the records have no time.
+    /// Determines where the times of events come from: from a field of each record, or from the moment at which the
+    /// record arrives.
+    ///
+    /// `needs_time` names the part of the run that needs times, such as the window, and a flag that avoids the need.
+    /// Both are used in the error message that appears if the records have no time. `needs_time` is `None` if the run
+    /// needs no times.
     ///
     /// # Errors
     /// Returns an error if the time is missing, or if flags name it twice.

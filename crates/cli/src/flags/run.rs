@@ -95,9 +95,9 @@ impl RunArgs {
         self.saved_to().map(Lock::path_for)
     }
 
-    /// Returns what happens to the records that earlier runs wrote to the files of `outputs`. A run without a saved
-    /// filter replaces these records. A run with a saved filter must keep them, because the filter reports the same
-    /// records as duplicates, so the run would not write them again.
+    /// Returns whether the run keeps the records that earlier runs wrote to the files of `outputs`. A run without a
+    /// saved filter replaces these records. A run with a saved filter must keep them: the filter reports the same
+    /// records as duplicates, so this run would not write them again.
     ///
     /// If an output has content but the file of the saved filter does not exist yet, a message warns that new records
     /// are appended to this content. `quotes` has the same meaning as in [`Earlier::Kept`].

@@ -24,10 +24,12 @@ use crate::exit::UsageError;
 const STEP_MAX_MS: i128 = 1_000;
 /// Time that a larger jump must last before it is followed.
 const LASTING: Duration = Duration::from_secs(600);
-/// Largest step in milliseconds by which the clock of the run follows a time of day that was set back. After such a
-/// step, windows do not end until the clock has caught up with its earlier value. If the time of day is set back
-/// further, the clock of the run does not follow. For the same reason, a run refuses to continue with a saved filter
-/// whose clock is ahead of the present by more than this limit.
+/// Maximum amount in milliseconds by which the clock of the run can be set back. If the time of day is set back by a
+/// larger amount, the clock of the run does not follow. The amount is limited because windows do not end until the
+/// clock has reached its earlier value again.
+///
+/// For the same reason, a run refuses to continue with a saved filter whose clock is ahead of the present by more than
+/// this limit.
 const BACK_MAX_MS: i128 = 300_000;
 
 /// The clock that gives the records of a run their times of arrival.

@@ -29,8 +29,10 @@ pub(crate) struct Behind {
 }
 
 /// Compares the end of a file with the beginning of the next file, to find the times that can confirm the last records
-/// of the first file. `last_ms` contains the times of these last records, and `next_ms` contains the times of the first
-/// records of the next file. A time that is at most `step_ms` ahead of the others needs no confirmation.
+/// of the first file.
+///
+/// `last_ms` contains the times of the last records of the first file, and `next_ms` contains the times of the first
+/// records of the next file. A time that is at most `step_ms` ahead of the other times needs no confirmation.
 pub(crate) fn behind(last_ms: &[u64], next_ms: Vec<u64>, step_ms: u64, present_ms: u64) -> Behind {
     let before_burst_ms = before_burst_ms(&last_ms[last_ms.len().saturating_sub(AHEAD_EVENTS_MAX)..], step_ms);
     let last_ms = &last_ms[last_ms.len().saturating_sub(LAST_EVENTS)..];

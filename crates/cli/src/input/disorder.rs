@@ -79,9 +79,10 @@ fn greatest_behind_ms(times_ms: &[u64]) -> u64 {
 }
 
 /// Returns whether the times of the sample go backwards as a whole, which means that its second half is clearly earlier
-/// than its first half. This test is needed because an export that is sorted by user, with the newest record of each
-/// user first, also has many falling times. The two halves of such an export cover the same period, so the result is
-/// false. A small sample shows too little, so the result is always true for it.
+/// than its first half. If the sample is too small to show this, the result is true.
+///
+/// This test excludes an export that is sorted by user, with the newest record of each user first. Such an export also
+/// has many falling times, but its two halves cover the same period.
 fn have_fallen(times_ms: &[u64]) -> bool {
     let (first, second) = times_ms.split_at(times_ms.len() / 2);
     times_ms.len() < TREND_MIN || middle_ms(first).saturating_sub(middle_ms(second)) > span_ms(times_ms) / 8

@@ -61,11 +61,12 @@ pub(super) fn loads(spec: &FilterSpec, definition: &FilterDefinition, events: f6
         .collect()
 }
 
-/// Computes how many generations a growing filter needs, and their memory, at `factor` times the planned load. All
-/// generations have the same size (Koloniari et al. 2011, section 5). A filter can drop a generation only when all its
-/// events have expired and the lateness has passed, so several generations exist at the same time. Their number follows
-/// from the number of events that arrive during this period. If the window slides, the filter has one more generation,
-/// whose cells are being emptied.
+/// Computes how many generations a growing filter needs at `factor` times the planned load, and how much memory they
+/// take. All generations have the same size (Koloniari et al. 2011, section 5).
+///
+/// A filter drops a generation when all its events have expired and the lateness has passed. Several generations
+/// therefore exist at the same time, and their number follows from the number of events that arrive during this period.
+/// A filter with a sliding window needs one more generation, because it is emptying the cells of an old generation.
 fn grown(spec: &FilterSpec, definition: &FilterDefinition, factor: u32) -> Result<Option<Grown>, SpecError> {
     let rule = definition.rule;
     let generations = if definition.cells.slides() {

@@ -60,8 +60,10 @@ pub(super) struct OnNodes {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) wire_bits_per_event_blocked: Option<f64>,
     /// Mean number of slices that the lookup of a new event visits when the filter is full. A lookup goes from slice to
-    /// slice and ends at the first empty cell, because an empty cell proves that the event is new. In a filter whose
-    /// cells store several generations in one word, a lookup may end earlier, so the number is then an upper bound.
+    /// slice and ends at the first empty cell, because an empty cell proves that the event is new.
+    ///
+    /// For a filter whose cells store several generations in one word, the number is an upper bound, because a lookup
+    /// may end earlier.
     pub(super) visits_new: f64,
     /// Mean number of slices that a duplicate visits. Setting the cells of an event visits the same number.
     pub(super) visits_duplicate: f64,

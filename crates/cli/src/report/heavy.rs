@@ -39,11 +39,12 @@ pub struct Counted {
 /// Finds the ids that occur most often in a stream, and keeps their names. The counts are kept in a sketch of bounded
 /// size (Anderson and others, "A High-Performance Algorithm for Identifying Frequent Items in Data Streams", 2017).
 ///
-/// Names take much more memory than counts, so names are stored only for ids that may be among the most frequent ones.
-/// An id gets a name when its count reaches the threshold `worth`. When `2 * TOP_MAX` names are stored, the counter
-/// keeps only the [`TOP_MAX`] names with the greatest counts. The threshold then rises to one above the smallest of
-/// these counts. An id without a name therefore never has a greater count than any of the [`TOP_MAX`] most frequent
-/// ids.
+/// Names take much more memory than counts, so the counter stores names only for ids that may be among the most
+/// frequent ids. An id gets a name when its count reaches the threshold `worth`.
+///
+/// When `2 * TOP_MAX` names are stored, the counter drops all but the [`TOP_MAX`] names with the greatest counts. It
+/// then raises the threshold to one above the smallest of these counts. An id without a name therefore never has a
+/// greater count than any of the [`TOP_MAX`] most frequent ids.
 ///
 /// ```
 /// use firstseen_cli::report::heavy::HeavyHitters;
@@ -67,8 +68,10 @@ pub struct HeavyHitters {
 
 impl HeavyHitters {
     /// Creates a counter that tracks at most `tracked_max` ids. The number of slots in the sketch is a power of two, so
-    /// the actual limit may be as low as half of `tracked_max`. In addition, the limit is always between 6 ids and 12.6
-    /// million ids. Each tracked id takes up to 35 bytes. The names of up to `2 * TOP_MAX` ids take additional memory.
+    /// the actual limit may be as low as half of `tracked_max`. The limit is never less than 6 ids or more than 12.6
+    /// million ids.
+    ///
+    /// Each tracked id takes up to 35 bytes. The names of up to `2 * TOP_MAX` ids take additional memory.
     pub fn new(tracked_max: usize) -> Self {
         let slots = (tracked_max.clamp(SLOTS.0, SLOTS.1) / 3).saturating_mul(4).clamp(SLOTS.0, SLOTS.1);
         let slots = if slots.is_power_of_two() { slots } else { slots.next_power_of_two() / 2 };

@@ -58,8 +58,9 @@ pub struct Counts {
     /// Records without a verdict, because the filter was full or the cluster had a problem. They were passed on, unless
     /// `--unjudged` drops them.
     pub undecided: u64,
-    /// Number of records that are older than the window and the lateness together. Such records are passed on and also
-    /// counted in `first_seen`, unless `--late` or `--unjudged` asks for something else.
+    /// Number of records that came too late to be judged, because they are older than the window and the lateness
+    /// together. By default, such records are passed on, and they are also counted in `first_seen`. The flags `--late`
+    /// and `--unjudged` can change this.
     pub late: u64,
     /// Records that could not be read, or whose time was too far in the future. These are the records that go to
     /// `--rejected`.

@@ -16,13 +16,14 @@ const UNSAVED_BYTES_MAX: u64 = 1 << 30;
 /// Minimum time from one save to the next, as a multiple of the time that the last save took.
 const REST_SAVES: u32 = 20;
 
-/// Time from the start of a run to the first save of its state. If a run is killed before the first save, all its work
-/// is lost, and the next run passes all records again. The first save is therefore early. The interval between saves
-/// then doubles from save to save, up to the interval that the user asked for. A run that is killed early therefore has
-/// to repeat at most about half of its work.
+/// Time from the start of a run to the first save of its state. The first save is early, because a run that is killed
+/// before it loses all its work, and the next run passes all records again.
+///
+/// The interval between saves doubles from save to save, up to the interval that the user asked for. If a run is
+/// killed, at most about half of its work must therefore be repeated.
 const FIRST: Duration = Duration::from_secs(1);
-/// Number of bytes of a filter that any machine is expected to save in one second. From this number, a run estimates
-/// how long the first save of its filter takes. The run delays the first save until the estimated duration is at most a
+/// Assumed speed at which any machine can save a filter, in bytes per second. A run uses this number to estimate how
+/// long the first save of its filter takes. The run delays the first save until the estimated duration is at most a
 /// twentieth of the time since its start.
 const SAVED_BYTES_PER_S: u64 = 200 << 20;
 
@@ -77,8 +78,10 @@ impl Checkpoints {
     }
 
     /// Records an attempt to save the state, which lasted from `began` to `ended`. `input_bytes` is the number of input
-    /// bytes that were read before the attempt. If the attempt failed, the state still needs to be saved. The next
-    /// attempt is then due after the same pause as after a successful save.
+    /// bytes that were read before the attempt.
+    ///
+    /// After a failed attempt, the state still needs to be saved. The pause before the next attempt is the same as
+    /// after a successful save.
     pub(crate) fn tried(&mut self, began: Instant, ended: Instant, input_bytes: u64, is_saved: bool) {
         self.took = ended.saturating_duration_since(began);
         self.young = self.young.saturating_mul(2);

@@ -3,9 +3,9 @@
 //! If the flags do not fit the input, a run cannot judge any record. In that case the run must not write anything,
 //! because the next program of a pipeline could take the output for a result.
 //!
-//! The gate therefore waits for the first record that is judged. It waits for at most one second if the input is a
-//! stream, and for at most 1 MiB of any input. If no record was judged by then and some records cannot be judged, the
-//! run ends with an error.
+//! The gate therefore waits for the first record that is judged. It stops waiting after 1 MiB of input, or, if the
+//! input is a stream, after one second. If some records cannot be judged and no record was judged by then, the run ends
+//! with an error.
 //!
 //! The gate opens as soon as the run has judged a record. The output that the gate has held back is then written in its
 //! order, and all later output is written without delay.

@@ -469,10 +469,12 @@ fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
-/// Returns `count` ports that are free at present. The operating system assigns ports of a certain range to outgoing
-/// connections. Such a connection could occupy the port of a node while the node is restarted, so the function uses
-/// only ports below this range. The search starts at a different port for each folder, so that clusters that are
-/// created at the same time get different ports.
+/// Returns `count` ports that are free at present. The ports are below the range from which the operating system
+/// assigns ports to outgoing connections. An outgoing connection can therefore not occupy the port of a node while the
+/// node is restarted.
+///
+/// The search starts at a different port for each folder, so that clusters that are created at the same time get
+/// different ports.
 fn free(folder: &Path, count: usize) -> anyhow::Result<Vec<u16>> {
     let mut hash = DefaultHasher::new();
     folder.canonicalize()?.hash(&mut hash);

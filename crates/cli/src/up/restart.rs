@@ -3,8 +3,9 @@
 //! The two processes communicate by files in the folder of the cluster. One file has the name of the node, and the
 //! other file has the answer.
 //!
-//! The process that started the cluster also restarts the node, and it restarts only nodes of its own folder. A node
-//! may have data that no other node has and that a restart would lose. Such a node is restarted only if the user has
+//! The process that started the cluster also performs the restart, and it restarts only nodes of its own folder.
+//!
+//! A restart can lose data that no other node has. If the node has such data, it is restarted only if the user has
 //! accepted the loss.
 
 use std::fs;

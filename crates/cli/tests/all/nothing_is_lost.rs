@@ -16,9 +16,11 @@ use crate::run::{Folder, Random};
 
 const SEEDS: Range<u64> = 0..140;
 const WINDOW_S: u64 = 3600;
-/// Time in seconds that an equal record may lie outside the window and still be a correct reason to report a duplicate.
-/// The filter judges a record that is too late by at most one window as if it had come just in time, so its verdict may
-/// be wrong by up to one window. The lateness of the filter and one step of its time are added to this window.
+/// Tolerance in seconds of the check that a reported duplicate has an equal record within the window. An equal record
+/// counts if it lies outside the window by at most this time.
+///
+/// The tolerance is needed because the filter judges a late record as if it had come just in time, so its verdict may
+/// be wrong by up to one window. The lateness of the filter and one step of its time are added.
 const SLACK_S: u64 = WINDOW_S + WINDOW_S / 8 + WINDOW_S / 64 + 1;
 
 /// Counts of what all runs have covered. They show whether every rule was tested at all.

@@ -33,9 +33,9 @@ fn said(ran: &Ran) -> Vec<&str> {
     ran.err.lines().filter(is_about_order).collect()
 }
 
-/// Returns a merged log with the events of `count` sources. The sources take turns, and each turn has `block` events.
-/// The times of the last source are right, and the times of all other sources are 15 minutes behind. Within the events
-/// of each source, every key occurs twice in a row.
+/// Returns a merged log with the events of `count` sources, which take turns. Each turn consists of `block` events of
+/// one source, and every source sends each of its keys twice in a row. Only the last source has the right time. The
+/// times of all other sources are 15 minutes behind.
 fn shippers(count: u64, block: u64, events: u64) -> String {
     csv((0..events).map(|event| {
         let (shipper, round) = (event / block % count, event / block / count * block + event % block);

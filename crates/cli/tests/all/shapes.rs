@@ -218,9 +218,11 @@ fn rows_can_be_padded() {
     }
 }
 
-/// A comment in a log can give new names to the fields of all lines that follow. `dedup` used to write such a comment
-/// to the outputs after the first line with the new fields. In the output for duplicates, this line was therefore read
-/// with the old field names.
+/// A comment in a log can give new names to the fields of all lines that follow, so an output must contain the comment
+/// before these lines.
+///
+/// `dedup` used to write such a comment too late, after the first line with the new fields. In the output for
+/// duplicates, this line was therefore read with the old field names.
 #[test]
 fn comments_stay_in_their_place_and_names_reach_every_output() {
     let input = "#Software: IIS\n#Version: 1.0\n#Fields: date time c-ip\n2024-01-01 10:00:00 192.0.2.1\n\

@@ -19,14 +19,17 @@ pub(crate) struct Metadata {
     /// Secret of each filter, by the filter's number: 32 bytes in hexadecimal digits.
     pub(super) secrets: BTreeMap<FilterId, String>,
     /// Names of the filters that the cluster had but this backup does not contain. A filter is left out if a restore
-    /// was still creating it when the backup was taken, because its cells were not complete yet. Earlier releases also
-    /// left out filters that were being altered, and backups of the oldest releases do not have this list.
+    /// was still creating it when the backup was taken, because its cells were not complete yet.
+    ///
+    /// Earlier releases also left out filters that were being altered. Backups of the oldest releases do not have this
+    /// list.
     #[serde(default)]
     pub(crate) left_out: Vec<String>,
-    /// Numbers of the filters that were being altered when the backup was taken. During an alteration, a filter
-    /// consists of a predecessor and a new filter. The backup contains only the new filter, so the events that the
-    /// predecessor recorded are missing. In backups of earlier releases this set is empty, because those backups leave
-    /// such filters out completely.
+    /// Numbers of the filters that were being altered when the backup was taken. Such a filter consists of a
+    /// predecessor and a new filter. The backup contains only the new filter, so the events that the predecessor
+    /// recorded are missing.
+    ///
+    /// Backups of earlier releases leave such filters out completely, so this set is empty for them.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub(crate) altered: BTreeSet<FilterId>,
 }

@@ -212,10 +212,12 @@ fn leave_out(map: &mut ClusterMap) -> Vec<String> {
     map.filters.extract_if(.., |_, record| is_restoring(&record.name)).map(|(_, record)| record.name).collect()
 }
 
-/// Updates the numbers of the newest generations in the cluster map of the backup. The map is read before the cells,
-/// and a slice may open a new generation in between. The map must then be changed to the number that the copied cells
-/// have. `sent` contains the number of the newest generation of each slice, as it was sent with the cells, grouped by
-/// filter.
+/// Corrects the numbers of the newest generations in the cluster map of the backup. The backup reads the map before the
+/// cells. If a slice opens a new generation in between, the map contains a smaller number than the copied cells, so
+/// this function replaces the number in the map.
+///
+/// `sent` lists the filters. For each filter, it contains the number of the newest generation of each slice, as it was
+/// sent with the cells.
 fn with_generations(mut map: ClusterMap, sent: Vec<(FilterId, Vec<GenerationNumber>)>) -> ClusterMap {
     for (filter, newest) in sent {
         let Some(record) = map.filters.get_mut(&filter).filter(|record| record.has_flights()) else { continue };

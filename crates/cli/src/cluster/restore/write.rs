@@ -4,8 +4,8 @@
 //! - It writes the cells of the filters from the backup.
 //! - It gives the filters their real names.
 //!
-//! A node that restarts between the first and the last step may have lost some cells, so the restore fails in that
-//! case. A restore that fails drops the filters that it has created.
+//! If a node restarts before all steps are complete, the restore fails, because the node may have lost cells that were
+//! written before the restart. A restore that fails drops the filters that it has created.
 
 use std::collections::BTreeMap;
 
