@@ -1,6 +1,6 @@
-//! Requests that members of the cluster send to their leader, such as a command or the removal of a node. The encoding
-//! of a request never changes within a version of the codec, because members run different versions of the program
-//! during an upgrade.
+//! Requests that members of the cluster send to their leader, such as a command or the removal of a node. During an
+//! upgrade, the members run different versions of the program and must understand each other's requests. The encoding
+//! of a request therefore never changes within a version of the codec.
 
 use firstseen_routing::{Incarnation, NodeId};
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! Finds, adds and removes filters in the cluster map. The number and the size of the filters are limited, so that the
-//! definitions of all filters fit into one message.
+//! Finds, adds and removes filters in the cluster map. The number of filters and the size of their definitions are
+//! limited, so that the definitions of all filters fit into one message.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -74,8 +74,8 @@ impl Default for RaftTiming {
 
 impl RaftTiming {
     /// Returns the election timeout of node `node`, in milliseconds. A node that receives no message from a leader for
-    /// this time becomes a candidate. Each slot has its own range of timeouts, and no two voters have the same slot.
-    /// `seed` determines the timeout within the range of the node's slot.
+    /// this time becomes a candidate. Each slot has a range of timeouts, and no two voters have the same slot, so no
+    /// two voters have the same timeout. `seed` selects the timeout within the range of the node's slot.
     pub(crate) fn election_timeout_ms(&self, node: u64, seed: u64) -> u64 {
         let spread = (self.election_width_ms / 4).max(1);
         self.election_base_ms + slot(node) * self.election_width_ms + mixed(seed) % spread

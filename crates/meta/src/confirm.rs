@@ -1,6 +1,6 @@
-//! Lets a node check whether the cluster still counts it as up. The node may act on its cluster map only as long as
-//! this is the case. If its map is outdated, the node cannot see that the other nodes have marked it as down, so it
-//! asks the leader.
+//! Lets a node check whether the cluster still counts it as up. If the other nodes have marked the node as down, it
+//! must no longer act on its cluster map. The node may not see this change in its own map, because that map may be
+//! outdated. It therefore asks the leader.
 //!
 //! The answer of the leader is based on every change that was committed before the question. To ensure this, the leader
 //! first lets a majority of the nodes confirm that it still leads (Raft's read index). The answer was true at some
@@ -16,9 +16,9 @@ use crate::meta::Meta;
 use crate::types::Applied;
 
 impl Meta {
-    /// Asks the leader whether this node still counts as up in its present incarnation, and returns the version of the
-    /// node's cluster map. The map of that version contains every change that was committed before the question.
-    /// Returns `None` if the node does not count as up.
+    /// Asks the leader whether this node still counts as up in its present incarnation. If it does, the result is a
+    /// version of the cluster map that contains every change that was committed before the question. Returns `None` if
+    /// the node does not count as up.
     ///
     /// The call makes a single attempt. It fails if no majority of the nodes answers.
     ///

@@ -1,9 +1,9 @@
 //! Logs why other members reject the messages of this node. Only reasons that require an action by an operator are
 //! logged. A reason is logged once, and not for each message.
 //!
-//! This module replaces the log messages of openraft, which would report every failed message. While a cluster has no
-//! majority, that would be about a hundred lines in 20 seconds, and most of them would only state that a node does not
-//! answer.
+//! This module replaces the log messages of openraft, which reports every message that fails. In a cluster without a
+//! majority, openraft would log about a hundred lines in 20 seconds, and most of these lines would only state that a
+//! node does not answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -104,9 +104,9 @@ impl Meta {
         self.inner.incarnation.subscribe()
     }
 
-    /// Makes this node count as restarted, as if the other nodes had marked it as down. A node calls this method when
+    /// Makes this node count as restarted, as if the other nodes had marked it as down. A node calls this method after
     /// it was unable to hold its slices for a while, because its slices then lack events. `start` is the incarnation
-    /// that ends with this call. If the node already has another incarnation, the call has no effect.
+    /// that the call ends. If the node already has another incarnation, the call has no effect.
     pub fn begin_anew(&self, start: Incarnation) {
         self.inner.over.send(Some(start));
     }
@@ -207,9 +207,9 @@ impl Meta {
         }
     }
 
-    /// Returns a receiver that tells whether the disk is nearly full. The value is `true` if no free space is left
-    /// except the space that is reserved for the consensus log. While the value is `true`, all other parts of the node
-    /// must stop using disk space. Receivers get the value before the consensus log uses the reserved space.
+    /// Returns a receiver that tells whether the disk is nearly full. The value is `true` if only the space that is
+    /// reserved for the consensus log is left. While the value is `true`, all other parts of the node must stop using
+    /// disk space. The value changes to `true` before the consensus log begins to use the reserved space.
     pub fn short_of_room(&self) -> watch::Receiver<bool> {
         self.inner.database.watch_short()
     }

@@ -23,8 +23,8 @@ use crate::refusal::Refusal;
 use crate::state::State;
 
 /// Checks the name of a filter that is being restored. If the filter is a level of a tree, its name must begin with the
-/// name of the tree, because rights on a tree apply to all levels and are found by that name. Names that are reserved
-/// for filters that are being restored or altered are rejected.
+/// name of the tree, because the rights on all levels are found by the name of the tree. The name must also not be one
+/// of the names that are reserved for filters that are being restored or altered.
 fn check_name(root: &str, name: &str, index: usize) -> Result<(), Refusal> {
     let is_level = index == 0 || name.strip_prefix(root).is_some_and(|rest| rest.starts_with('@'));
     if is_level && !is_reserved(name) {

@@ -146,8 +146,8 @@ impl AuthenticatedCaller {
     }
 
     /// Checks whether the caller has a right on a filter, like [`Self::may_named`], but does not check whether the
-    /// caller's token is still valid. This method is used for operations that the caller began with a valid token. Such
-    /// an operation may be completed after the token has expired, as long as the caller's principal still has the
+    /// caller's token is still valid. This method is used for an operation that the caller began with a valid token.
+    /// Such an operation may be completed after the token has expired, as long as the caller's principal still has the
     /// right.
     pub(crate) fn principal_may_named(&self, map: &ClusterMap, verb: FilterVerb, name: &str) -> Result<(), String> {
         may_named(self.standing_of_principal(map), verb, name)

@@ -117,10 +117,9 @@ impl Connection {
     /// networks only. Real listeners do not call it, so a peer cannot give itself an identity by the data that it
     /// sends.
     ///
-    /// An identity from a simulated network never gives a peer more rights than the peer already has. If the node uses
-    /// no certificates, a peer without an identity has all rights, so an identity can only reduce them. If the node
-    /// uses certificates, the identity is discarded during the TLS handshake, and only the certificate of the peer
-    /// counts.
+    /// An identity from a simulated network cannot give a peer additional rights. If the node uses no certificates,
+    /// every peer already has all rights, so an identity can only reduce them. If the node uses certificates, the TLS
+    /// handshake discards the identity from the simulated network, and only the peer's certificate counts.
     #[doc(hidden)]
     pub fn vouched_for(self, vouched: Option<Vouched>) -> Self {
         Self { vouched, ..self }

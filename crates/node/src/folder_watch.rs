@@ -1,7 +1,7 @@
-//! Checks that the files in the data folder of a running node still exist. If a user deletes an open file, the process
-//! can continue to write to it, but the data is gone after the next start. This module notices within two seconds that
-//! the database or the journal was deleted or replaced. Events that the node acknowledged as durable during these
-//! seconds are lost.
+//! Checks that the files in the data folder of a running node still exist. The check is necessary because a process can
+//! continue to write to an open file that a user has deleted, and this data is gone when the process ends. The module
+//! notices within two seconds that the database or the journal was deleted or replaced. Events that the node
+//! acknowledged as durable during these two seconds are lost.
 //!
 //! Only the newest file of the journal is checked, because the journal itself deletes its older files.
 

@@ -1,6 +1,6 @@
-//! The roles and the name of a caller. The roles are determined by the caller's certificate. The name comes from the
-//! certificate or from a token. Without TLS, a caller has no certificate and receives every role. The configuration
-//! therefore allows connections without TLS only on loopback addresses, unless `insecure` is set.
+//! The roles and the name of a caller. A caller receives its roles from its certificate, and its name from the
+//! certificate or from a token. Without TLS, there are no certificates, and every caller receives all roles. The
+//! configuration therefore allows connections without TLS only on loopback addresses, unless `insecure` is set.
 
 use std::sync::Arc;
 

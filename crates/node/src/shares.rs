@@ -1,7 +1,7 @@
 //! Divides a limited resource, such as connections or memory, between nodes, operators and producers. Some parts of the
-//! resource are reserved: one for the links between nodes, one for their consensus, and one for operators. Only the
-//! party that a part is reserved for can use it, so a node that is overloaded by producers can still be operated. All
-//! parties together never use more than the limit.
+//! resource are reserved: one part for the links between nodes, one for their consensus, and one for operators.
+//! Producers cannot use the reserved parts, so nodes and operators still get their share when producers overload the
+//! node. All parties together never use more than the limit.
 
 /// A party that uses a share of the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,9 @@
-//! Delays the shutdown of a node that may be the only node with the cells of some slices. If another node is still
-//! fetching these cells, the stopping node continues to serve until that node has received them. If a node with another
-//! copy of the slices is temporarily unreachable, the stopping node waits for its return, but for a shorter time. After
-//! these waits, the node accepts no more events, and writes to the log which data will be lost.
+//! Delays the shutdown of a node that may be the only node with the cells of some slices. If another node is fetching
+//! these cells, the stopping node continues to serve until the other node has received them. If another node has a copy
+//! of the slices but is unreachable, the stopping node waits for that node for a shorter time, because it may only be
+//! restarting.
+//!
+//! After these waits, the stopping node accepts no more events. It writes to the log which data will be lost.
 
 use std::time::Duration;
 
@@ -13,12 +15,12 @@ use crate::view::{View, Views};
 /// Maximum number of filters that the log names.
 const TOLD_MAX: usize = 64;
 
-/// Maximum time that the stopping node waits for other nodes to fetch its cells, in quarters of the shutdown time. The
-/// remaining part of the shutdown time is reserved for completing events in flight.
+/// Maximum time that the stopping node waits while other nodes fetch its cells, as a number of quarters of the shutdown
+/// time. The rest of the shutdown time is reserved for completing events in flight.
 const FETCHING_QUARTERS: u32 = 3;
 
-/// Maximum time that the stopping node waits for unreachable nodes with copies of its slices, in quarters of the
-/// shutdown time. A node that is only restarting becomes reachable again within this time.
+/// Maximum time that the stopping node waits for unreachable nodes that have copies of its slices, as a number of
+/// quarters of the shutdown time. An unreachable node that is only restarting becomes reachable again within this time.
 const AWAY_QUARTERS: u32 = 1;
 
 /// Interval at which connections to other nodes are checked. The check is periodic because a broken link does not

@@ -130,8 +130,9 @@ impl ConnectionSlots {
         if self.places.take(party, 1) { SlotOutcome::InsteadOfAnother } else { SlotOutcome::Nowhere }
     }
 
-    /// Registers the beginning of a call on a connection. The first call shows which kind of client is connected, so
-    /// the connection then moves to a slot of the corresponding party, `party`.
+    /// Registers the beginning of a call on a connection. `party` is the kind of client that usually makes such calls.
+    /// The first call on a connection therefore shows which kind of client is connected, and the connection then moves
+    /// to a slot for this kind of client.
     ///
     /// Returns the party whose slot the connection uses, and how the connection received the slot. If the result is
     /// [`SlotOutcome::Nowhere`], the connection has no slot and the caller must close it.

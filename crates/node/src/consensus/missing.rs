@@ -2,8 +2,8 @@
 //! without these groups.
 //!
 //! A disk that stays full is a special case. The node still holds its slice groups, but every event would have to wait
-//! for the disk. In this case, the node reports only the groups for which other nodes have complete copies, because the
-//! cluster can continue without the copies on this node.
+//! for the disk. The cluster should continue without such a group only if other nodes have complete copies of its
+//! slices, so the node reports only the groups for which this is true.
 //!
 //! Each report names the incarnation of this node, a number that changes with every start. A report from before a
 //! restart is therefore ignored.

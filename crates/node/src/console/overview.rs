@@ -98,9 +98,9 @@ pub struct Verdicts {
     pub first_seen_per_s: Option<f64>,
     /// Duplicates per second.
     pub duplicate_per_s: Option<f64>,
-    /// Undecided events per second, without events whose reason is harmless. A reason is harmless if it does not
-    /// indicate a problem of the cluster. For example, an event is left undecided for a moment when another consumer
-    /// has claimed it, or when the caller must repeat its request with a newer cluster map.
+    /// Number of events per second that are left undecided for a reason that may indicate a problem of the cluster.
+    /// Events with a harmless reason are not counted. For example, the reason is harmless if another consumer has
+    /// claimed the event, or if the caller must repeat its request with a newer cluster map.
     pub undecided_per_s: Option<f64>,
     /// All undecided events by reason, including harmless reasons. Reasons that do not occur are omitted.
     pub undecided: Vec<Undecided>,

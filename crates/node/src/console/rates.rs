@@ -1,6 +1,6 @@
 //! Computes rates per second from counters that only increase. A rate is the increase of a counter over the last
-//! [`WINDOW_SAMPLES`] samples, divided by the time between them. At least two samples are needed for this. After a node
-//! has restarted or has failed to answer, it therefore has no rates until two new samples have arrived.
+//! [`WINDOW_SAMPLES`] samples, divided by the time between them. At least two samples are needed to compute a rate. A
+//! node that has restarted or has failed to answer therefore has no rates until two new samples of it have arrived.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

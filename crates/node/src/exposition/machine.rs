@@ -1,5 +1,5 @@
-//! Metrics of the memory and the disk space that a node uses, next to the limits for both. A value of a disk is omitted
-//! if it is unknown or if the disk hangs. A scrape therefore never waits for a disk.
+//! Metrics of the memory and the disk space that a node uses, and of the limits for both. A scrape never waits for a
+//! disk. If a disk hangs, or if its values are not known yet, the metrics of this disk are omitted from the scrape.
 
 use std::sync::atomic::AtomicU64;
 

@@ -1,7 +1,9 @@
-//! A wrapper around the journal's disk that refuses writes in two situations. In the first situation, the disk is so
+//! A wrapper around the journal's disk that rejects writes in two situations. In the first situation, the disk is so
 //! full that the remaining space is needed for the consensus database. In the second situation, the journal folder was
-//! deleted or replaced, so that written data would be lost. In both situations the writer receives the error of a full
-//! disk, and delays its records as it would for any full disk.
+//! deleted or replaced, so that written data would be lost.
+//!
+//! In both situations, the journal writer receives the same error as for a full disk. It therefore delays its records
+//! until writes succeed again.
 
 use std::io;
 use std::sync::Arc;

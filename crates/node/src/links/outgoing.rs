@@ -265,9 +265,9 @@ impl Outgoing {
         self.counts.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Returns a message that cannot be sent to the owner thread that it came from, so that the owner does not wait for
-    /// a reply. This call may wait for room in the queue of the owner. It cannot deadlock, because owners never wait
-    /// for links.
+    /// Gives a message that cannot be sent back to the owner thread that it came from, so that the owner does not wait
+    /// for a reply. If the queue of the owner is full, this call waits for room. The wait cannot cause a deadlock,
+    /// because owners never wait for links.
     async fn give_back(&self, message: PeerMessage, error: &WireError) {
         tracing::error!(
             peer = %self.peer,

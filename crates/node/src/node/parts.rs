@@ -82,8 +82,8 @@ impl Parts {
     }
 
     /// Starts the background tasks of the node that act on the cluster map. One task follows the cluster map and
-    /// publishes views of it. Others send the proposals of slice groups to the consensus group, and their queries to
-    /// other levels of a filter tree. These tasks run until the node stops.
+    /// publishes views of it. Another task sends the proposals of slice groups to the consensus group, and a third one
+    /// sends their queries to other levels of a filter tree. All three tasks run until the node stops.
     pub(super) fn act_on_map(
         &self,
         publish: watch::Sender<Arc<View>>,

@@ -103,9 +103,9 @@ impl AwaitingDisk {
         self.recount();
     }
 
-    /// Removes the commands of the selected slice groups from the queue, because it is uncertain whether the disk will
-    /// ever store the records that they wait for. Clients that wait for a reply receive the verdict "unknown". Messages
-    /// to other nodes are dropped.
+    /// Removes the commands of the selected slice groups from the queue. This method is called when it is uncertain
+    /// whether the disk will ever store the records that these commands wait for. Clients that wait for a reply receive
+    /// the verdict "unknown", and messages to other nodes are dropped.
     pub(super) fn give_up(&mut self, is_of: impl Fn(GroupKey) -> bool, commands: &mut Vec<Command>) {
         let (theirs, waiting): (VecDeque<_>, _) =
             std::mem::take(&mut self.waiting).into_iter().partition(|held| is_of(held.key));

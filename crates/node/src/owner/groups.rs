@@ -245,10 +245,9 @@ impl Groups {
         catching_up.len()
     }
 
-    /// Stops serving slice groups if the disk has a problem. If the disk hangs, the owner stops serving all groups that
-    /// have a journal. If the disk stays full, it stops serving only those groups that the other nodes continue without
-    /// this node. The owner serves the stopped groups again when the disk has recovered and the node counts as
-    /// restarted.
+    /// Stops serving the slice groups that a problem of the disk affects. If the disk hangs, these are all groups that
+    /// have a journal. If the disk stays full, these are only the groups that the other nodes continue without this
+    /// node. The owner serves the affected groups again when the disk has recovered and the node counts as restarted.
     fn mind_disk(&mut self, view: &View, now: Moment, commands: &mut Vec<Command>) {
         let Some(me) = view.me else { return };
         if view.disk != DiskState::Hangs && self.given_up_in.is_some_and(|start| start != me.incarnation) {
@@ -411,10 +410,10 @@ impl Groups {
         self.gather(key, commands, |group| group.climbed(climbed, now));
     }
 
-    /// Returns whether a slice group must reject events because of the disk. `records` tells whether the events are to
-    /// be recorded. Such events are rejected while the disk is full or slow, because their records could not be written
-    /// in time. Lookups write no records, so they are rejected only while too many commands of the owner wait for the
-    /// disk.
+    /// Returns whether a slice group must reject events because of the disk. `records` is `true` if the events are to
+    /// be recorded. In that case, the events are rejected while the disk is full or slow, because their journal records
+    /// could not be written in time. Lookups write no journal records, so they are rejected only while too many
+    /// commands of the owner wait for the disk.
     pub(super) fn is_disk_held_up(&self, key: GroupKey, records: bool) -> bool {
         records && self.kept.is_held_up(key) || self.kept.is_full(key)
     }

@@ -64,9 +64,9 @@ pub(super) struct GroupJournals {
     groups: BTreeMap<GroupKey, GroupJournal>,
     /// Commands that wait until records are synced.
     held: AwaitingDisk,
-    /// Slice groups that the owner stopped serving because their disk hung or stayed full. The owner serves these
-    /// groups again when the node counts as restarted, not as soon as the disk has recovered. Until the node counts as
-    /// restarted, no replies and messages of these groups are sent.
+    /// Slice groups that the owner stopped serving because their disk hung or stayed full. No replies and messages of
+    /// these groups are sent. The owner serves the groups again only when the node counts as restarted, even if the
+    /// disk recovers earlier.
     given_up: BTreeSet<GroupKey>,
     /// Size of the cells of these groups that was last reported to the journal writer, in bytes.
     cells_bytes: u64,

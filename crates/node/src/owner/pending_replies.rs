@@ -9,10 +9,9 @@ use firstseen_routing::{EarlyDuplicates, GroupReply, MonotonicMs};
 
 use crate::reply_queues::RunPlace;
 
-/// Time for which an entry stays in the table after the caller's deadline, in milliseconds. The state machine that
-/// processes the request also checks the deadline, and replies to the caller when the deadline has passed. This extra
-/// time lets the reply of the state machine arrive first. If the state machine does not reply within this time, the
-/// table replies "unknown".
+/// Time for which an entry stays in the table after the caller's deadline, in milliseconds. Normally, the state machine
+/// that processes the request replies to the caller when the deadline has passed, and this extra time lets its reply
+/// arrive. Only if the state machine does not reply within this time, the table itself replies "unknown".
 const GRACE_MS: u64 = 1000;
 
 /// The pending replies, by the number that the state machines use for each of them.

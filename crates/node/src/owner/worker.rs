@@ -173,9 +173,9 @@ impl Worker {
         }
     }
 
-    /// Returns the next work item of this round, or `None` if the round should end. If the queue is empty but this
-    /// round already had several items with many events, the node is busy. In that case, the owner first yields to
-    /// other threads, because they may bring more work.
+    /// Returns the next work item of this round, or `None` if the round should end. If the queue is empty after several
+    /// items with many events, the node is busy, and more work probably arrives soon. In that case, the owner first
+    /// yields to other threads, so that they can add work to the queue.
     fn next_work(&mut self, round: &mut Round) -> Option<Work> {
         let next = self.inbox.next_now();
         let is_busy = round.done > 1 && round.events >= YIELD_EVENTS_MIN;

@@ -8,10 +8,10 @@
 //! the cluster map that can wait are rejected with an error that names the node with the full disk. If another program
 //! fills the reserved space too, the node waits until there is room again.
 //!
-//! In earlier versions, one full disk stopped a filter even if the filter had several copies of each slice. A head node
-//! waited until an event was stored in all copies. The copy on the full disk never confirmed an event, so every event
-//! was `unknown` at its deadline. Now the other nodes continue without the copy on the full disk, unless it is the last
-//! copy.
+//! In earlier versions, one full disk stopped a filter even if the filter had several copies of each slice. The reason
+//! was that a head node waits until an event is stored in all copies. The copy on the full disk never confirmed an
+//! event, so every event received the verdict `unknown` at its deadline. Now, the other nodes continue without the copy
+//! on the full disk, unless it is the last copy.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Compares a real cluster with a replay of the same events through the crate `routing`. The replay computes how many
-//! slices and nodes each event visits. The metrics of the three nodes must show exactly the same numbers. The numbers
-//! are comparable because the test sends one event at a time.
+//! Tests how many slices and nodes each event visits in a real cluster. The expected numbers come from a replay of the
+//! same events through the crate `routing`. The metrics of the cluster's three nodes must show exactly these numbers.
+//! An exact comparison is possible because the test sends one event at a time.
 
 #[path = "../../../routing/tests/all/replay.rs"]
 mod replay;

@@ -1,12 +1,11 @@
 //! Tests three nodes with two copies of every slice, of which one node has a disk that neither fails nor answers.
 //!
-//! The test has three nodes, and the disk with the journal of node b begins to hang. Node b still runs and is
-//! reachable, so the other nodes continue to send it events. These events are `unknown` at their deadlines until b
-//! stops serving the slices on that disk. If b did not stop, events would be `unknown` as long as the disk hangs.
+//! In the first scenario, the disk with the journal of node b begins to hang. Node b still runs and is reachable, so
+//! the other two nodes continue to send it events. These events receive the verdict `unknown` at their deadlines. This
+//! must not continue for as long as the disk hangs, so node b must stop serving the slices on that disk.
 //!
-//! When node b has stopped serving the slices on the hanging disk, the other copies of these slices decide the events,
-//! and b reports why it is not ready. When the disk works again, b fetches the data that its copies lack and becomes
-//! ready.
+//! When node b has stopped serving these slices, the copies on the other nodes decide the events, and node b reports
+//! why it is not ready. When the disk works again, node b fetches the data that its copies lack, and becomes ready.
 //!
 //! A second scenario tests a hanging disk on the node that leads the consensus group. If this disk also holds the
 //! consensus log, the node cannot even report the problem. Another node must then become the leader, and the cluster

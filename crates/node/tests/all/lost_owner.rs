@@ -1,6 +1,6 @@
-//! Tests a node in which an owner thread panics. The node must report the loss and ask to be restarted. It must not
-//! acknowledge messages from other nodes that the lost owner has not received, because the senders would then not send
-//! them again.
+//! Tests a node in which an owner thread panics. The node must report the loss of the thread and ask to be restarted.
+//! Messages from other nodes that the lost thread has not received must not be acknowledged, because their senders
+//! would then not send them again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

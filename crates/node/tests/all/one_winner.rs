@@ -5,9 +5,9 @@
 //! The result depends on the single-flight rule: while an event is being decided, further submissions of the same event
 //! wait for that decision. Without the rule, several producers can receive first-seen.
 //!
-//! Tests in two other crates switch this rule off and show that the same workload then fails. These tests are
-//! `crates/routing/tests/all/one_winner.rs` and `crates/sim/tests/all/seeds.rs`. They also test a related rule: the
-//! decision of an event is complete only when all cells of the event are set.
+//! Two other tests switch this rule off and show that the same workload then fails:
+//! `crates/routing/tests/all/one_winner.rs` and `crates/sim/tests/all/seeds.rs`. They also test a related rule, which
+//! says that the decision of an event is complete only when all cells of the event are set.
 
 use crate::common::cluster::TestCluster;
 use firstseen_client::{Filter, Verdict};

@@ -1,6 +1,6 @@
-//! Proxies between a client and its nodes, for tests of retries. A proxy records all data that it forwards. If a test
-//! asks for it, the proxy also loses replies: it forwards a configured number of bytes from the client, and after that
-//! drops the data that the node sends. The client's data always arrives at the node.
+//! Proxies between a client and its nodes, for tests of retries. A proxy records all data that it forwards. A test can
+//! also make a proxy lose the replies of a node. Such a proxy forwards all data of the client, but after a configured
+//! number of bytes from the client, it drops the data that the node sends.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
