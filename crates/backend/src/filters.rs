@@ -117,9 +117,9 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Changes the verdicts of granted claims in this range of events, because the leases of these claims have ended
-    /// before the client could be told. The events become undecided. The client must not deliver them, but may claim
-    /// them again.
+    /// Changes the verdicts of granted claims in this range of events to undecided. This is necessary if the leases of
+    /// these claims have ended before the endpoint could reply to the client. The client must then not deliver the
+    /// events, but it may claim them again.
     pub fn end_grants(&mut self, events: Range<usize>) {
         let holds = self.holds.get_mut(events.clone()).unwrap_or_default();
         let verdicts = self.verdicts.get_mut(events).unwrap_or_default();

@@ -54,9 +54,11 @@ impl Event<'_> {
     }
 
     /// Sets the idempotency key of the event, so that the producer can safely submit the event again. The key can be
-    /// derived, for example, from the partition and offset of a log. Within the filter's retry horizon, every
-    /// submission with the same key gets the same verdict, even if the producer was restarted in between. If the key is
-    /// used for a different event, that event is undecided ([`Reason::NameReused`](crate::Reason::NameReused)).
+    /// derived, for example, from the partition and offset of a log.
+    ///
+    /// Within the filter's retry horizon, every submission with the same key gets the same verdict, even if the
+    /// producer was restarted in between. A key must not be used for two different events. If that happens, the second
+    /// event is undecided ([`Reason::NameReused`](crate::Reason::NameReused)).
     ///
     /// ```
     /// # use firstseen_client::{Client, Event, SubmissionName, Verdict};

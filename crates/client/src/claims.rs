@@ -39,9 +39,10 @@ pub enum Claiming {
 pub enum Confirming {
     /// The event is recorded, so no consumer receives it again.
     Confirmed,
-    /// The caller no longer holds the event, for the given reason. A caller that has delivered the event can treat the
-    /// reason [`Lost::Recorded`] as success. This reason can occur if the reply to an earlier attempt was lost: that
-    /// attempt has recorded the event, and the retry finds it recorded.
+    /// The caller no longer holds the event, for the given reason.
+    ///
+    /// If the caller has delivered the event, the reason [`Lost::Recorded`] means success. It can occur if the reply to
+    /// an earlier attempt was lost: the earlier attempt has recorded the event, and the retry finds it recorded.
     LeaseLost(Lost),
     /// The cluster could not decide. The caller can confirm again, or leave the event to the consumer that claims it
     /// after the lease has ended.

@@ -459,8 +459,8 @@ impl Filter {
     /// Sends the events of one call to one filter, in several parts if the call is large. Returns the answers, and the
     /// latest deadline of all parts.
     ///
-    /// Every part has the deadline `until`. If `until` is `None`, the usual deadline of the client applies, counted
-    /// from the moment at which the client begins to queue the part.
+    /// All parts share the deadline `until`. If `until` is `None`, each part has the usual deadline of the client,
+    /// which is counted from the moment at which the client begins to queue the part.
     async fn ask_many(
         &self,
         filter: &Arc<FilterCore>,

@@ -36,9 +36,10 @@ impl Outage {
     }
 }
 
-/// Slices of a filter that cannot answer, according to the cluster map. Both counts can be 0 although events are
-/// undecided with [`SlicesDown`](crate::Reason::SlicesDown). In that case a node is unreachable, but the cluster map
-/// does not list it as down yet.
+/// Slices of a filter that cannot answer, according to the cluster map.
+///
+/// The cluster map lists an unreachable node as down only after some time. Until then, both counts can be 0 although
+/// events are undecided with [`SlicesDown`](crate::Reason::SlicesDown).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MissingSlices {
     /// Number of slices for which a node is down or no longer has the slice. Such a slice answers again when the node

@@ -277,12 +277,13 @@ impl RoutedBatch {
 
     /// Splits the batch into parts, each with a single head node (the node that decides its events).
     ///
-    /// A run is the set of the batch's events for one slice group. If all events of a run have the same head node, the
-    /// run keeps its sequence number, by which the node recognises a retry. If the events of a run have different head
-    /// nodes, the run is divided, and its parts get new sequence numbers.
+    /// The events of the batch for one slice group form a run. If all events of a run have the same head node, the run
+    /// keeps its sequence number, by which the node recognises a retry. Otherwise the run is divided among the head
+    /// nodes, and its parts get new sequence numbers.
     ///
-    /// A node could not recognise a retry with a new sequence number. If an earlier attempt may have recorded the
-    /// events of a divided run, these events are therefore not sent again but answered as undecided.
+    /// A part of a divided run may contain events that an earlier attempt has recorded. Nodes cannot recognise a retry
+    /// of these events, because the sequence number is new. The function therefore answers such events as undecided and
+    /// does not send them again.
     pub(crate) fn split(mut self, heads: &Heads<'_>) -> Vec<(NodeId, Self)> {
         let heads: Vec<(usize, Option<NodeId>)> = self.heads_of_events(heads).collect();
         let mut shares: Vec<Share> = Vec::new();

@@ -417,9 +417,11 @@ impl NodeSender {
         });
     }
 
-    /// Determines the next step for a batch to which a node replied `reason`. `map_version` is the version of the
-    /// node's cluster map, and `is_down` returns whether an event needs slices that are down. If some of these slices
-    /// can never return, waiting is useless, so the function answers the events that need them.
+    /// Determines the next step for a batch to which a node replied `reason`. If the batch needs slices that can never
+    /// return, the function first answers the events that need them, because waiting for these slices is useless.
+    ///
+    /// `map_version` is the version of the node's cluster map. `is_down` returns whether an event needs slices that are
+    /// down.
     fn next_after(
         &mut self,
         piece: &mut RoutedBatch,
@@ -532,8 +534,8 @@ fn retry_ms(piece: &RoutedBatch) -> u64 {
     }
 }
 
-/// Returns the reason for which a batch should be retried, or `None` if a retry is useless. If events have different
-/// reasons, an outage is returned only if there is no other reason to retry.
+/// Returns the reason for which a batch should be retried, or `None` if a retry is useless. The events of a batch can
+/// have different reasons. In that case, the function prefers other reasons over an outage.
 ///
 /// Claims that were refused for lack of space are not retried. Only confirmations of earlier claims free space, and a
 /// caller cannot send these confirmations while it waits for this call.

@@ -63,9 +63,11 @@ impl Claimed {
         self.ttl_ms.map(|ttl_ms| ttl_ms.saturating_sub(self.elapsed_ms(now)))
     }
 
-    /// Returns the time from which the nodes count how long to remember a confirmed event. If the event has its own
-    /// time to live, the result is the current time, because the confirmation contains only the part of the time to
-    /// live that remains. Otherwise, the result is the time at which the event occurred.
+    /// Returns the start of the time for which the nodes remember a confirmed event. Usually this is the time at which
+    /// the event occurred.
+    ///
+    /// If the event has its own time to live, the start is the current time instead, because the confirmation contains
+    /// only the remaining part of the time to live.
     fn counts_from_ms(&self, now: Instant) -> u64 {
         match self.ttl_ms {
             Some(_) => self.at_ms.saturating_add(self.elapsed_ms(now)),

@@ -1,8 +1,10 @@
 //! Remembers the claims of one connection with their fences, so that Redis clients need not send fences.
 //!
 //! The memory for the claims of a connection is bounded. When this memory is full, the endpoint forgets the claims
-//! whose leases end first. Claims with an ended lease are kept as long as there is room, because a client can still
-//! confirm such a claim if no other client has claimed the event in the meantime.
+//! whose leases end first.
+//!
+//! Claims whose leases have ended are kept as long as there is room. A client can still confirm such a claim if no
+//! other client has claimed the event in the meantime.
 //!
 //! This module does not depend on the claims of other connections.
 

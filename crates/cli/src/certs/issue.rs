@@ -121,9 +121,9 @@ impl Authority {
     }
 }
 
-/// Returns the name of a certificate authority. The name contains a part of the authority's key, so two authorities
-/// practically never have the same name. This matters when an authority is replaced. If the new authority had the same
-/// name, the revocation list of one authority would be applied to certificates of the other.
+/// Returns the name of a certificate authority. The name contains a part of the authority's key, so a new authority
+/// practically never has the name of the authority that it replaces. If both had the same name, the revocation list of
+/// one authority would be applied to certificates of the other.
 fn name_of(key: &KeyPair) -> String {
     let id: String = key.public_key_raw().iter().rev().take(4).map(|byte| format!("{byte:02x}")).collect();
     format!("{NAME} {id}")

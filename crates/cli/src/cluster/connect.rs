@@ -1,4 +1,5 @@
-//! Sends administrative requests to the nodes of a cluster. The requests use the certificate or token of the command.
+//! Sends administrative requests to the nodes of a cluster, with the certificate or token that the command uses.
+//!
 //! If a request fails or its result is unknown, the module sends it again to the next address until a deadline. Each
 //! attempt has the same request id, so a node that has executed the request does not execute it again. If no node
 //! answers, the module returns an error message that names the addresses.

@@ -22,7 +22,7 @@ const ASK: Duration = Duration::from_millis(200);
 
 /// Maximum number of rounds in which a plan is executed. Only one copy of a slice can move at a time, so a plan that
 /// moves several copies of the same slice needs several rounds. Each round brings the distribution of the cells closer
-/// to the plan.
+/// to the target.
 const ROUNDS_MAX: usize = 8;
 
 /// Maximum number of moves of a filter that begin at the same time.

@@ -1,8 +1,9 @@
 //! A bounded, exact cache of the events that were passed on. The cache is used to confirm duplicates, because a filter
 //! sometimes reports a new event as a duplicate by mistake. If the cache contains the event too, it is certainly a
 //! duplicate. Otherwise the report of the filter remains uncertain (Metwally et al. 2005: "events called duplicate may
-//! go to a separate exact cache"). The cache identifies events by their 128-bit digests, so only a collision of two
-//! digests can make it wrong.
+//! go to a separate exact cache").
+//!
+//! The cache identifies events by their 128-bit digests, so only a collision of two digests can make it wrong.
 
 use std::num::NonZeroUsize;
 use std::str::FromStr;

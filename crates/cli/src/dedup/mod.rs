@@ -11,7 +11,7 @@
 //! claim when this run ends, this run does not write the record.
 //!
 //! The submodule `run` assembles all parts of a run. The driver takes batches of records from the
-//! input and passes them to one of two deciders: `here` is a filter in this process, and `remote` is a filter of a
+//! input and passes them to one of two deciders: `local` is a filter in this process, and `remote` is a filter of a
 //! cluster. The submodule `handler` then counts the verdicts and writes the records.
 
 mod auto_lateness;

@@ -13,9 +13,9 @@ use super::auto_lateness::LATENESS_WINDOWS_MAX;
 use crate::input::disorder::{Disorder, Order, rounded_up_ms};
 use crate::input::{Batch, STANDARD_INPUT};
 
-/// Limit from which implausible times are explained by a wrong order of the input. The limit is one implausible time in
-/// this many records. If a larger part of the records has implausible times, the records are probably in the wrong
-/// order. If only a smaller part or a single record has an implausible time, these times themselves are probably wrong.
+/// Limit that separates a wrong order of the input from wrong times. If more than one in this many records has an
+/// implausible time, the records are probably in the wrong order. If fewer records or only a single record have an
+/// implausible time, these times themselves are probably wrong.
 const DOUBTED_PART: usize = 16;
 
 /// What is known about the order of the input.

@@ -47,9 +47,11 @@ pub(super) struct Why {
 }
 
 impl Why {
-    /// Returns the kind of the reason why an event is undecided. The user gets another message about a problem only if
-    /// the kind changes. For example, an unreachable node and a node that is marked down have the same kind. The
-    /// cluster soon marks an unreachable node as down, so a second message would tell the user nothing new.
+    /// Returns the kind of the reason why an event is undecided. Similar reasons have the same kind, and the user gets
+    /// another message about a problem only if the kind changes.
+    ///
+    /// For example, the cluster soon marks an unreachable node as down. Both reasons have the same kind, because a
+    /// second message would tell the user nothing new.
     fn kind(self) -> Kind {
         let has_lost = self.reason == Reason::SlicesDown && self.has_lost;
         (self.reason, has_lost, has_lost && self.has_down)

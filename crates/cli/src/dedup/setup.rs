@@ -37,9 +37,10 @@ pub(super) struct Setup<D> {
 }
 
 /// Returns the filter of the run after its lateness was determined. With `--lateness auto`, the function chooses the
-/// lateness from the times of the first records, and returns a new filter with this lateness instead of `here`. Without
-/// that flag, or if `here` was loaded from a saved state and already contains events, the function returns `here`
-/// unchanged.
+/// lateness from the times of the first records, and returns a new filter with this lateness.
+///
+/// Without that flag, the function returns `here` unchanged. It does the same if `here` continues a saved state, or if
+/// records are timed by their arrival.
 pub(super) fn measure<R: Records>(
     here: LocalDecider,
     args: &DedupArgs,

@@ -30,9 +30,10 @@ pub(crate) trait Decider<R: Records> {
     /// does not use times.
     fn step_ms(&self) -> Option<u64>;
 
-    /// Submits a batch, and returns the next batch whose events are decided. The returned batch may be the submitted
-    /// batch or an earlier batch. `None` means that no batch is decided yet, and that the driver may submit further
-    /// batches. `ahead_ms` contains the times of the records that follow the submitted batch, as far as they are known.
+    /// Submits a batch, and returns the next batch whose events are decided, which may be the submitted batch or an
+    /// earlier batch. `None` means that no batch is decided yet, and that the driver may submit further batches.
+    ///
+    /// `ahead_ms` contains the times of the records that follow the submitted batch, as far as they are known.
     ///
     /// # Errors
     /// Returns an error if no further event can be decided.
@@ -75,9 +76,10 @@ pub(crate) trait Decider<R: Records> {
     }
 
     /// Confirms the claims of the batch that the decider returned last. The driver calls this method after it has
-    /// written the records of the batch. Returns the batch if all of its events are decided. If other consumers hold
-    /// some of the events, the decider keeps the batch and returns `None`, and the driver calls [`retry`](Self::retry)
-    /// later.
+    /// written the records of the batch.
+    ///
+    /// Returns the batch if all of its events are decided. If other consumers hold some of the events, the decider
+    /// keeps the batch and returns `None`. The driver then calls [`retry`](Self::retry) later.
     ///
     /// # Errors
     /// Returns an error if the request could not be sent.
@@ -88,9 +90,9 @@ pub(crate) trait Decider<R: Records> {
     /// Releases the claims of the batch that came back last, because its records could not be written.
     fn release(&mut self, _batch: &Batch<R>) {}
 
-    /// Retries one batch that has events which other consumers held. The decider claims these events again, and returns
-    /// the batch with the list of these events. The driver then writes the records of the events that are decided now.
-    /// `None` means that no batch is due for a retry yet.
+    /// Retries one batch with events that other consumers held. The decider claims these events again, and returns the
+    /// batch together with the list of these events. The driver then writes the records of the events that are decided
+    /// now. `None` means that no batch is due for a retry yet.
     ///
     /// # Errors
     /// Returns an error if no further event can be decided.

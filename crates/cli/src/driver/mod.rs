@@ -282,10 +282,11 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         Ok(())
     }
 
-    /// Decides and writes all records that were read so far, because the input pauses. Returns the longest time for
-    /// which the driver may wait for further input before it calls this function again. Another call can be necessary
-    /// to save the state or to retry events that other consumers hold. `None` means that the driver may wait without
-    /// limit.
+    /// Decides and writes all records that were read so far, because the input pauses.
+    ///
+    /// Returns the longest time for which the driver may wait for further input before it must call this function
+    /// again, for example to save the state or to retry events that other consumers hold. `None` means that the driver
+    /// may wait without limit.
     fn flush(&mut self) -> anyhow::Result<Option<Duration>> {
         self.drain()?;
         self.retry()?;

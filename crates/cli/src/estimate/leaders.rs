@@ -22,10 +22,12 @@ struct Candidate {
     name: String,
 }
 
-/// The keys with the greatest estimates, ordered by a rank. The rank of a key is `ln x + e ln(1/lambda)`, where `x` is
-/// its last estimate, `e` is the epoch of that estimate, and `lambda` is the factor by which an estimate decays per
-/// epoch. A key has a greater rank than another key if its decayed estimate is greater. The rank stays the same as time
-/// passes, because all estimates decay by the same factor, so ranks need not be recomputed.
+/// The keys with the greatest estimates, ordered by a rank. A key has a greater rank than another key if its decayed
+/// estimate is greater.
+///
+/// The rank of a key is `ln x + e ln(1/lambda)`, where `x` is its last estimate, `e` is the epoch of that estimate, and
+/// `lambda` is the factor by which an estimate decays per epoch. All estimates decay by the same factor, so the rank of
+/// a key stays the same as time passes and need not be recomputed.
 pub(super) struct Leaders {
     candidates: HashMap<Digest, Candidate>,
     kept: usize,

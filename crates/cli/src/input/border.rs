@@ -54,10 +54,12 @@ pub(crate) fn behind(last_ms: &[u64], next_ms: Vec<u64>, step_ms: u64, present_m
     }
 }
 
-/// Returns the time that the last records of a file have reached. A record counts only if at least half of the records
-/// after it have about the same time or a later time, so a single wrong time does not count. Times in the future do not
-/// count either, because a wrong clock may have written all of the last records. The result is the greatest time that
-/// counts.
+/// Returns the time that the last records of a file have reached, which is the greatest of their times that can be
+/// trusted.
+///
+/// The time of a record is trusted only if at least half of the records after it have about the same time or a later
+/// time. A single wrong time is therefore ignored. Times in the future are never trusted, because a wrong clock may
+/// have written all of the last records.
 fn reached_ms(last_ms: &[u64], step_ms: u64, present_ms: u64) -> Option<u64> {
     let confirmed_ms = last_ms.iter().enumerate().filter(|(index, time_ms)| {
         let rest_ms = &last_ms[index + 1..];
@@ -68,9 +70,9 @@ fn reached_ms(last_ms: &[u64], step_ms: u64, present_ms: u64) -> Option<u64> {
 }
 
 /// Finds out whether some of the last records of a file have times that are far too late. The function sorts the times
-/// and looks for a wide gap in the later half, where a gap is wide compared with the usual gap between two times. If
-/// there is such a gap, the times after it are considered wrong. Returns the last time before the gap, or `None` if
-/// there is no wide gap.
+/// and looks for a wide gap in the later half. A gap is wide if it is much longer than the usual gap between two times.
+/// The times after a wide gap are considered wrong. Returns the last time before the gap, or `None` if there is no wide
+/// gap.
 fn before_burst_ms(last_ms: &[u64], step_ms: u64) -> Option<u64> {
     let mut sorted_ms = last_ms.to_vec();
     sorted_ms.sort_unstable();

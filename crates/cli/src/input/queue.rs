@@ -81,9 +81,12 @@ impl<R: Records> Queue<R> {
         if self.is_stream { STREAM_DOUBT } else { FILE_DOUBT }
     }
 
-    /// Waits for the next message from the reading thread. If no message arrives within `patience`, the function calls
-    /// `idle`, so that the caller can do other work such as writing records. The function then waits again, for at most
-    /// the duration that `idle` has returned. If no message arrives in this time either, it returns [`Message::Pause`].
+    /// Waits for the next message from the reading thread, in two steps. The first step lasts for at most `patience`.
+    /// If no message has arrived by then, the function calls `idle`, in which the caller can do other work such as
+    /// writing records.
+    ///
+    /// The second step lasts for at most the duration that `idle` has returned. If no message arrives in this step
+    /// either, the function returns [`Message::Pause`].
     pub(crate) fn next(
         &self,
         patience: Duration,

@@ -18,8 +18,8 @@ const OTHERS: u64 = 128;
 const LEAST: u32 = 4;
 
 /// Raises the limit of open files, so that the process can serve as many connections as the configuration allows. If
-/// the system does not permit such a limit, the function reduces the maximum number of each kind of connection by the
-/// same factor, and returns a warning.
+/// the system does not permit a limit that is high enough, the node must accept fewer connections. The function then
+/// reduces the maximum number of each kind of connection by the same factor, and returns a warning.
 pub(super) fn allow(config: &mut NodeConfig, path: &Path) -> Option<String> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     let wanted = wanted(config);

@@ -9,9 +9,9 @@ use firstseen_records::{ends_inside_quotes, printable};
 /// Maximum number of bytes that are read of a first line, beyond the length of the expected header.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// Returns the bytes that must be appended to `file` so that it ends with a complete record. The file may end with an
-/// incomplete record if an earlier run was killed. For example, the end of the record may be missing, or the record may
-/// end within a quoted field. In the second case, a record that is appended later would be read as part of that field.
+/// Returns the bytes that must be appended to `file` so that it ends with a complete record. If an earlier run was
+/// killed, the last record of the file may be incomplete. For example, its end may be missing, or it may end within a
+/// quoted field. In the second case, a record that is appended later would be read as part of that field.
 ///
 /// If the format has quotes, `quotes` is the byte between two fields. The function then reads the whole file, because
 /// the end of the file alone does not show whether a quote is open.

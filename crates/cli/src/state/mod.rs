@@ -1,6 +1,8 @@
 //! Saves a filter to the file of `--state`, so that the next run can load it and continue. The file is replaced in one
-//! atomic step, so after a crash it contains either the old or the new filter. A run refuses to load a filter that
-//! would give other answers than the filter that the flags ask for.
+//! atomic step, so after a crash it contains either the old or the new filter.
+//!
+//! A run refuses to load a saved filter if the filter would give other answers than the filter that the flags of the
+//! run describe.
 
 mod checkpoint;
 pub(crate) mod lock;

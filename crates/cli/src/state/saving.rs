@@ -131,8 +131,10 @@ impl Saving {
 }
 
 /// Returns whether an input error may mean that the records before the error are corrupted. This is the case if
-/// compressed data is damaged. The function also assumes damage if an archive is truncated, because the checksum at the
-/// end of the archive is missing.
+/// compressed data is damaged.
+///
+/// A truncated archive counts as damaged too. Its checksum would be at the end and is missing, so the records before
+/// the end cannot be verified.
 fn is_damage(error: &anyhow::Error) -> bool {
     error
         .chain()

@@ -18,8 +18,9 @@ pub enum UnjudgedReason {
     Late,
     /// The filter is full.
     Full,
-    /// The cluster did not decide about the event, for a reason that only clusters have, such as unreachable nodes. A
-    /// cluster can also have the same reasons as a filter in this process. [`Self::from`] converts those reasons to
+    /// The cluster did not decide about the event, for a reason that only clusters have, such as unreachable nodes.
+    ///
+    /// Some reasons can occur both in a cluster and in a filter of this process. [`Self::from`] converts them to
     /// [`Self::Future`], [`Self::Late`] or [`Self::Full`].
     Cluster(Reason),
 }

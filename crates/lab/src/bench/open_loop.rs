@@ -1,7 +1,9 @@
 //! Measures the latency of calls that start at a fixed rate, even if earlier calls have not returned (an open loop). A
-//! dispatcher starts every call when it is due, and the latency of a call is counted from that time. If the system
-//! stalls, the stall therefore increases the latency of every call that was due during the stall. A benchmark that
-//! waits for each reply before it starts the next call would count the stall only once (coordinated omission).
+//! dispatcher starts every call when it is due, and the latency of a call is counted from that time.
+//!
+//! A stall of the system therefore increases the latency of every call that was due during the stall. In a benchmark
+//! that waits for each reply before it starts the next call, the stall would affect only one call (coordinated
+//! omission).
 //!
 //! While the calls are made, the module also measures how long the machine delays a sleeping thread, because such
 //! delays increase the measured latencies.

@@ -1,6 +1,8 @@
 //! Chooses the node from which a backup reads the cells of a slice. If the slice has several copies, a node with a
-//! complete copy is preferred. A node with an incomplete copy is used only if no other node sends the cells. The backup
-//! marks a slice as complete only if the sending node has confirmed with every message that its copy is complete.
+//! complete copy is preferred. A node with an incomplete copy is used only if no other node sends the cells.
+//!
+//! The backup marks a slice as complete only if every message from the sending node has confirmed that its copy is
+//! complete.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
 //! Sends the requests of a run about claims. A run claims the events of a batch, writes the records of the events that
-//! it was granted, and then confirms these claims. If a record was not written, the run releases its claim. If a run is
-//! interrupted, it still sends the remaining confirmations and releases. The time for this is limited, because nodes
-//! may be unreachable.
+//! it was granted, and then confirms these claims. If a record was not written, the run releases its claim.
+//!
+//! A run that is interrupted still sends the remaining confirmations and releases. The time for this is limited,
+//! because nodes may be unreachable.
 
 use std::time::{Duration, Instant};
 
@@ -27,9 +28,9 @@ pub(in crate::dedup) struct Claimed {
 /// Shortest lease that is useful over a network.
 const LEASE_MIN: Duration = Duration::from_millis(100);
 
-/// How long a run that was interrupted still waits for the reply to a claim request. The wait is needed because the
-/// cluster may grant the claim while the run ends. The run must know about the grant to release the claim, and
-/// otherwise no other consumer could claim the event until the lease ends.
+/// How long a run that was interrupted still waits for the reply to a claim request. The cluster may grant the claim
+/// while the run ends, and the run then needs the reply to release the claim. Without a release, no other consumer
+/// could claim the event until the lease ends.
 pub(in crate::dedup) const LET_GO_WITHIN: Duration = Duration::from_secs(2);
 /// How long a run that was interrupted continues to confirm claims whose records it has written. If a claim is not
 /// confirmed in this time, its lease ends. Another run can then claim the event and write the same record a second

@@ -1,7 +1,8 @@
 //! Simulated network between sites. Every connection between two sites passes through a relay, which counts all bytes
-//! and delays them by the one-way time between the sites. Bytes arrive in the order in which they were sent. A relay
-//! holds a limited number of bytes in flight, so it slows down a sender that exceeds the limit. Connections within a
-//! site have no delay.
+//! and delays them by the one-way time between the sites. Connections within a site have no delay.
+//!
+//! Bytes arrive in the order in which they were sent. A relay holds a limited number of bytes in flight, so it slows
+//! down a sender that exceeds the limit.
 //!
 //! To count the messages on a connection, a relay determines where HTTP/2 frames begin and end. It does not interpret
 //! the contents of the frames.
