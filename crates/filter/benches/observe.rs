@@ -1,10 +1,11 @@
 //! Benchmark of the time that a filter takes to hash, test and record distinct events of 64 bytes on one core. Each
-//! filter is compared with fastbloom's `insert` at the same capacity and rate, and with the lower bound that the memory
-//! sets. The benchmark prints the ratios that the documentation of the project states.
+//! filter is compared with fastbloom's `insert` at the same capacity and false-positive rate, and with a lower bound
+//! that follows from the speed of the memory. The benchmark prints the ratios that the documentation of the project
+//! states.
 //!
-//! The lower bound ("floor") is the time per event in which this core can read and write random cache lines with
-//! prefetch. It is measured in memory of the same size and with pages of the same size as the filter. The number of
-//! lines per event is that of a block in the layout of the filter.
+//! The lower bound ("floor") is the time that the memory accesses of an event take alone. To measure it, the benchmark
+//! reads and writes random cache lines with prefetch, in memory of the same size and with pages of the same size as
+//! those of the filter. For each event, it accesses as many cache lines as one block of the filter has.
 //!
 //! Run it with `cargo bench -p firstseen-filter --bench observe`. The figures are in `docs/reference/performance.md`.
 #![allow(missing_docs)]
@@ -68,9 +69,10 @@ struct Ours {
     secret: FilterSecret,
     recorded: u64,
     observed: u64,
-    /// Number of events that the filter calls duplicates. All events are distinct, so each of these duplicates is a
-    /// false positive. An event that the filter rejects shows that a limit of the filter was reached.
+    /// Number of events that the filter calls duplicates. All events of the benchmark are distinct, so each of these
+    /// duplicates is a false positive.
     duplicates: u64,
+    /// Number of events that the filter rejects because one of its limits was reached.
     refused: u64,
     stamps: Vec<Stamp>,
     verdicts: Vec<Verdict>,

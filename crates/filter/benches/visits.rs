@@ -1,6 +1,6 @@
-//! Benchmark of the different ways to query one slice, on one core: batches of digests, batches of positions, and
-//! single visits as in slices that share events. A visit tests or sets the positions of one event. The benchmark prints
-//! the best of seven passes, in nanoseconds per event.
+//! Benchmark of three ways to query one slice on one core: with batches of digests, with batches of positions, and with
+//! single visits. A visit tests or sets the positions of a single event, as in slices that share events. The benchmark
+//! prints the best of seven passes, in nanoseconds per event.
 //!
 //! Run this benchmark with `cargo bench -p firstseen-filter --bench visits -- 10000000`. The argument is the number of
 //! events in a window, which is a million by default.

@@ -102,9 +102,10 @@ impl Density {
     }
 }
 
-/// Estimates the density of a generation from a sample of about the first `bytes_max` bytes of its memory. If the
-/// layout has blocks, the result is the mean over the blocks of the sample. Otherwise it is the density of the sample
-/// as a whole.
+/// Estimates the density of a generation, which is the share of its live cells together with the false-positive rate
+/// that follows from it. The estimate uses a sample of about the first `bytes_max` bytes of the memory. If the layout
+/// has blocks, the result is the mean density of the blocks in the sample. Otherwise it is the density of the sample as
+/// a whole.
 pub(crate) fn density_of(
     generation: &Generation,
     bytes_max: usize,
@@ -131,10 +132,11 @@ pub(crate) trait CellKind: PartialEq {
     /// Number of units that a batch may span beyond the lateness before maintenance must catch up.
     const SLACK_UNITS: u64;
 
-    /// Whether all events of a pass must belong to the same unit of the window. For most kinds, the caller counts the
-    /// new events of each unit after the pass. This is wrong for a kind in which an event that was not found may still
-    /// have an entry, or may find no room. For such a kind, only the pass itself can count the recorded events, and it
-    /// counts all of them in the same unit.
+    /// Whether all events of a pass over the cells must belong to the same unit of the window.
+    ///
+    /// For most kinds this is `false`, because the caller counts the new events of each unit after the pass. This count
+    /// would be wrong for a kind in which an event that was not found may still have an entry, or may find no room.
+    /// Such a kind counts the recorded events itself during the pass, and it counts all of them in the same unit.
     const COUNTS_ALONE: bool = false;
 
     /// Size of the cells that a sweep visits together, in bytes.
@@ -179,16 +181,17 @@ pub(crate) trait CellKind: PartialEq {
     /// Returns how densely the cells are set. The call reads the first `bytes_max` bytes of the cells.
     fn density(&self, generation: &Generation, now: UnitNumber, bytes_max: usize) -> Density;
 
-    /// Returns a bit mask of the generations in which all cells at `positions` are alive for an event with stamp
-    /// `stamp`, and the earliest expiry among these cells. Only kinds whose cells are words of generations use all bits
-    /// of the mask. All other kinds use only bit 0, which stands for the generation that was passed to the method.
+    /// Tests the cells at `positions` for an event with stamp `stamp`. Returns a bit mask of the generations in which
+    /// all these cells are alive, and the earliest expiry among the cells. Only kinds that store several generations in
+    /// one word use all bits of the mask. All other kinds use only bit 0, which stands for `generation`.
     fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> (u16, UnitNumber);
 
     /// Sets the cells at `positions` for an event with stamp `stamp`, even if the event is already recorded. Returns
     /// `None` if there is no room for the event.
     ///
-    /// The result contains the number of recorded events, which is 1, or 0 if the kind can tell that the event was
-    /// recorded before. It also contains the number of cells that were empty before, if the kind counts cells.
+    /// The result contains the number of recorded events. This number is 1, or 0 if the kind can tell that the event
+    /// was recorded before. If the kind counts cells, the result also contains the number of cells that were empty
+    /// before the call.
     ///
     /// This method is meant for single events. It makes no preparations that pay off only for a batch.
     fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> Option<Recorded>;
@@ -205,9 +208,9 @@ pub(crate) trait CellKind: PartialEq {
     ) {
     }
 
-    /// Adds all live cells of `others` to `cells`. The two memories must have the same geometry. The present time of
-    /// `cells` is unit `now`, and that of `others` is unit `then`, which must be at most [`Self::age_max_units`] before
-    /// `now`, and not after it.
+    /// Adds all live cells of `others` to `cells`. Both are the memory of a generation, and both must have the same
+    /// geometry. The window of `cells` has advanced to unit `now`, and the window of `others` has advanced to unit
+    /// `then`. Unit `then` must not be after `now`, and must be at most [`Self::age_max_units`] before it.
     ///
     /// Returns the number of used cells after the call, if the kind counts them. Returns `None` if there was no room
     /// for all cells.

@@ -90,15 +90,15 @@ impl DerefMut for CellDefinition {
     }
 }
 
-/// Requested values that were rounded to whole ticks or jumps, so that the definition contains only the rounded values.
-/// The requested values are kept because a filter that replaces this one under the same name is created from the same
-/// request.
+/// Values that the user requested, and that the definition contains only after they were rounded to whole ticks or
+/// jumps. The requested values are kept because this filter may be replaced by a successor of the same name, which is
+/// created from the same request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
     /// Number of ticks into which a cuckoo filter divides its window. The value is kept even while the filter has
     /// another kind, because the filter may become a cuckoo filter again. `None` means that the number of ticks follows
-    /// from the rate.
+    /// from the false-positive rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ticks: Option<u32>,
     /// Requested lateness in milliseconds, if the definition has rounded it up.
@@ -146,8 +146,8 @@ pub struct FilterDefinition {
 
 impl FilterDefinition {
     /// Returns the window during which an event counts towards the capacity. In most kinds this is the window of the
-    /// filter. In a cuckoo filter, the entry of an event keeps its place for longer than the window, because a late
-    /// event may still be judged at an earlier time, at which the entry is alive.
+    /// filter. In a cuckoo filter it is longer, because an entry keeps its place after the window has ended. It does so
+    /// because a late event may be judged at an earlier time, at which the entry is still alive.
     ///
     /// ```
     /// use firstseen_filter::{FilterSpec, Kind};

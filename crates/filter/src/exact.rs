@@ -1,9 +1,9 @@
 //! An exact model of a filter. It tells which events the filter delivered within the window, and how often the filter
 //! was wrong.
 //!
-//! The model applies the window rule of the filter exactly, unit by unit. It takes the deliveries of **this filter** as
-//! the truth. A key that the filter dropped as a false positive therefore counts as not delivered ("delivered",
-//! Koloniari et al. 2011, Definition 4).
+//! The model applies the window rule of the filter exactly, unit by unit. It does not decide by itself which events are
+//! delivered, but takes the deliveries of **this filter** as the truth. If the filter drops a key as a false positive,
+//! the model therefore treats the key as not delivered ("delivered", Koloniari et al. 2011, Definition 4).
 //!
 //! The memory of the model is proportional to the number of keys in one window. The model holds at most twice that
 //! number of keys, in slots of 33 bytes of which up to half are empty.
@@ -25,8 +25,9 @@ use crate::{Digest, Refresh, Stamp, Verdict, WindowRule};
 /// window.
 ///
 /// An unknown event is a **first test** if all earlier submissions of its key have left the window, whether they were
-/// delivered or not. First tests are counted separately, because the filter drops a key of a false positive again at
-/// every submission until the cells expire. Such repeated errors count only in [`Self::fpr_events`].
+/// delivered or not. First tests are counted separately, because a false positive repeats itself: the filter drops the
+/// same key at every further submission until the cells expire. Such repeated errors count only in
+/// [`Self::fpr_events`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// True positives: known events that were called duplicate.

@@ -40,10 +40,12 @@ impl Generation {
 
 /// Number of recorded events that have not expired, counted by the unit in which they occurred.
 ///
-/// The cardinality of a generation is the number of its live events. Koloniari et al. 2011 use a single number, which
-/// cannot be decremented as events expire. This type has one number per unit instead, so it can subtract the events of
-/// a unit when they expire. A slice counts its own events. If the cells of one event lie in several slices, the owner
-/// of the slice group counts for all of them.
+/// This type has one number per unit, so that it can subtract the events of a unit when they expire. Koloniari et al.
+/// 2011 use a single number for the live events of a generation (its cardinality), which cannot be decremented as
+/// events expire.
+///
+/// A slice counts its own events. If the cells of an event lie in several slices, the owner of the slice group counts
+/// the event for all of these slices.
 ///
 /// ```
 /// use firstseen_filter::{LiveEvents, UnitNumber, WindowRule};

@@ -1,11 +1,12 @@
 //! Kind `generations`: a filter for jumping windows that stores one bit per generation, next to each other in a word
 //! (Metwally et al. 2005, section 3.3, with a layout that needs fewer memory accesses).
 //!
-//! A jumping window of length W is divided into Q jumps, and each jump is a generation. An event of jump `g` sets bit
-//! `g mod B` in the words at its k positions, where B is the number of bits per word. A lookup reads one word per
-//! position and combines the words with a bitwise AND. The event is found if a bit of a live generation is left. The
-//! current generation and Q full ones are alive (`span = Q + 1`), so an event is remembered for a time between W and
-//! W + W/Q.
+//! A jumping window of length W is divided into Q jumps, and each jump is a generation. Each cell is a word of B bits.
+//! An event of jump `g` sets bit `g mod B` in the words at its k positions.
+//!
+//! A lookup reads one word per position and combines the words with a bitwise AND. The event is found if the result
+//! contains a bit of a live generation. The current generation and Q full ones are alive (`span = Q + 1`), so an event
+//! is remembered for a time between W and W + W/Q.
 //!
 //! At any time, at least one bit of each word belongs to no live generation. Lookups ignore this bit, while a sweep
 //! clears it in small steps. All cells are cleared before the bit is used for the next generation.

@@ -149,9 +149,9 @@ impl<K: CellKind> CellSlice<K> {
     }
 
     /// Tests the events of a segment in all generations, and records its new events in the newest generation. New
-    /// events are not recorded if the segment is marked `full`, or if a cuckoo filter has no room for them. An event
-    /// that is already in the filter can restart its window even then, because it keeps its place and needs no further
-    /// room.
+    /// events are not recorded if the segment is marked `full`, or if a cuckoo filter has no room for them. Even in
+    /// these cases, an event that is already in the filter can restart its window, because it keeps its place and needs
+    /// no further room.
     fn touch<E: Events>(&mut self, segment: Segment<'_, E>, verdicts: &mut [Verdict]) {
         let Segment { events, stamps, before, record, full } = segment;
         let mut known = std::mem::take(&mut self.known);

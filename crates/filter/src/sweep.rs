@@ -49,9 +49,9 @@ impl Sweep {
         cursor..end
     }
 
-    /// Returns how far the part of unit `now` has been swept. The saved position may lie outside this part, because the
-    /// sweep does not advance while nothing is recorded. The result is therefore limited to the part. Otherwise a line
-    /// could be swept twice in one unit, or a range could end before it starts.
+    /// Returns the position up to which the part of unit `now` has been swept. The saved position may lie outside this
+    /// part, because the sweep does not advance while nothing is recorded. The result is therefore limited to the part.
+    /// Otherwise a cache line could be swept twice in one unit, or a range of swept bytes could end before it starts.
     fn cursor(&self, generation: &Generation, now: UnitNumber) -> usize {
         let part = self.part(generation.memory.bytes().len(), now);
         generation.swept_bytes.clamp(part.start, part.end)

@@ -24,8 +24,9 @@ const QUOTE_WAIT_BYTES_MAX: usize = 2 << 30;
 pub struct BlockReader<R> {
     input: R,
     options: BlockOptions,
-    /// Bytes that the reader has read but not yet returned in a block. The bytes before `pending_start` are an
-    /// exception, because they are already in a block and no longer needed. A record begins at `pending_start`.
+    /// Bytes that the reader has read from the input. The bytes before `pending_start` have already been returned in a
+    /// block and are no longer needed. The bytes from `pending_start` on have not been returned yet, and a record
+    /// begins at `pending_start`.
     pending: Vec<u8>,
     pending_start: usize,
     /// Number of pending bytes that follow a quote which is not closed. In these bytes a newline always ends the

@@ -91,8 +91,9 @@ pub fn filter_of(message: &Message) -> Option<FilterId> {
 }
 
 /// Returns the epoch of the filter that the receiver must know before it answers this message. The epoch increases when
-/// the head nodes or the copies of slices change. A receiver that does not know this change could give an answer that
-/// the newer cluster map forbids. It could also overlook that it now owns slices whose cells the message sets.
+/// the head nodes or the copies of slices change. A receiver with an older epoch could give an answer that the newer
+/// cluster map forbids. It could also ignore cells that the message sets, because it does not know yet that it owns
+/// their slices.
 pub fn epoch_awaited(message: &Message) -> Option<Epoch> {
     match message {
         Message::Test(test) => Some(Epoch(test.filter_epoch)),
@@ -218,9 +219,10 @@ pub fn decode(message: &Message, range: u64, probes: ProbeShape) -> Result<PeerM
 /// Decodes only those parts of an invalid message that are needed to refuse it. All other fields of the result are
 /// placeholders.
 ///
-/// The needed parts are the slice group, and either the number of the message or the numbers that the head node (the
-/// node that decides the events) has given to its events. Returns `None` if these parts cannot be decoded, or if the
-/// message is itself an answer, because a node never refuses an answer.
+/// The needed parts are the slice group and the numbers by which the sender recognises the refusal. These are either
+/// the number of the message, or the numbers that the head node (the node that decides the events) has given to its
+/// events. Returns `None` if these parts cannot be decoded, or if the message is itself an answer, because a node never
+/// refuses an answer.
 pub fn refusable(message: &Message) -> Option<PeerMessage> {
     let (filter, epoch, group, body) = match message {
         Message::Test(test) => {

@@ -81,10 +81,10 @@ pub fn are_trivial(ticks: &[Tick], base_unit: UnitNumber) -> bool {
 /// Encodes the stamps of events. A stamp consists of two numbers: the event's own `unit`, and the unit at which the
 /// event is `judged`.
 ///
-/// For each event, the encoding contains the difference between its `judged` and that of the previous event (0 before
-/// the first event). The difference is zigzag-encoded and shifted left by one bit. If `unit` differs from `judged`, the
-/// lowest bit is set, and the difference between them follows as a second number. If all stamps are equal, only the
-/// first is encoded.
+/// For each event, the encoding contains the difference between its judged unit and the judged unit of the previous
+/// event (or 0 for the first event). The difference is zigzag-encoded and shifted left by one bit. If `unit` differs
+/// from the judged unit, the lowest bit is set, and the difference between the two units follows as a second number. If
+/// all stamps are equal, only the first is encoded.
 ///
 /// # Errors
 /// Returns [`WireError`] if an event is judged before its unit, or if a unit exceeds [`UNIT_MAX`].

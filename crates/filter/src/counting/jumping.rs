@@ -99,10 +99,10 @@ impl JumpingCounting {
     /// `duplicate[i]` is always true if event `i` was recorded in a live sub-window. For a new event it is true with
     /// the probability [`Self::expected_rate`].
     ///
-    /// A stamp contains the `unit` in which the event is recorded, and the `judged` unit at which the event is looked
-    /// up. The window moves forward to the greatest `judged` unit of all stamps so far, and never goes back. An event
-    /// with an earlier `judged` unit is looked up at the present unit of the window. An event whose `unit` has left the
-    /// window is tested but not recorded.
+    /// A stamp contains two units: the event is looked up at unit `judged`, and recorded in unit `unit`. The window
+    /// moves forward to the greatest `judged` of all stamps so far, and never goes back. If the `judged` of an event is
+    /// earlier than the present unit of the window, the event is looked up at the present unit. If the `unit` of an
+    /// event has already left the window, the event is tested but not recorded.
     ///
     /// # Panics
     /// Panics if the slices differ in length.
@@ -183,9 +183,10 @@ impl JumpingCounting {
 
     /// Returns the current probability that a key that is not in the window is called a duplicate: `fill^k`.
     ///
-    /// The rate depends on the fill. If n events are recorded in live sub-windows, the fill is `1 - (1 - 1/m)^(k n)`
-    /// (Metwally et al. 2005, section 5.1). Just before a jump, the window holds `span_units` full sub-windows, so the
-    /// number m of cells must be chosen for the events of all of them.
+    /// The rate depends on the fill, which is the share of cells that are not zero. If n events with k positions each
+    /// are recorded in live sub-windows, the fill of m cells is `1 - (1 - 1/m)^(k n)` (Metwally et al. 2005, section
+    /// 5.1). Just before a jump, the window holds `span_units` full sub-windows, so m must be chosen for the events of
+    /// all these sub-windows.
     pub fn expected_rate(&self) -> f64 {
         self.rate_within(usize::MAX)
     }

@@ -12,8 +12,9 @@ use crate::buckets::{BASE_BITS, BUCKET_BYTES, BucketShape, CacheLine};
 use crate::cuckoo::times::TimeWord;
 use crate::unit_number::UnitNumber;
 
-/// Times of the entries of a bucket. The entries are numbered along the ring of slots, starting with the oldest. In the
-/// unary code of the times, the tick of an entry is 1 plus the number of zeros before the 1 that stands for this entry.
+/// Times at which the entries of a bucket expire, in ticks. The entries are numbered along the ring of slots, starting
+/// with the oldest. The times are stored in unary code, in which a 1 stands for an entry and a 0 for the end of a tick.
+/// The tick of an entry is therefore 1 plus the number of zeros before the 1 of this entry.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Ring<W> {
     times: W,

@@ -100,10 +100,11 @@ impl Merging {
         self.put_all::<W>(&mut merged, entries).then_some(merged)
     }
 
-    /// Removes duplicate entries from a region, so that each event has only one, and returns the removed entries. A
-    /// filter never writes a second entry for an event, but bytes from an untrusted source may contain several entries.
-    /// A lookup could then find the entry that expires first. The caller adds the removed entries again, which only
-    /// raises the expiry of the remaining entry and so needs no room.
+    /// Removes duplicate entries from a region, so that each event has only one entry, and returns the removed entries.
+    ///
+    /// A filter never writes a second entry for an event, but bytes from an untrusted source may contain several. A
+    /// lookup would then find only one of them, possibly the one that expires first. The caller therefore adds the
+    /// removed entries again. Adding them only raises the expiry of the entry that has remained, so it needs no room.
     fn take_twins<W: TimeWord>(self, lines: &mut RegionLines) -> Vec<Stashed> {
         let mut twins = Vec::new();
         for bucket in 0..REGION_BUCKETS {

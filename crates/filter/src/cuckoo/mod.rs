@@ -1,12 +1,15 @@
 //! Kind `cuckoo`: a filter for sliding windows that stores fingerprints in the buckets of a cuckoo filter (Fan,
-//! Andersen, Kaminsky, Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom", CoNEXT 2014). Three details are
-//! specific to this project: the fingerprints are in the order of their expiry, times are in unary code, and buckets
-//! are grouped into regions. The page `docs/reference/kinds.md` compares this kind with others.
+//! Andersen, Kaminsky, Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom", CoNEXT 2014). The page
+//! `docs/reference/kinds.md` compares this kind with others.
 //!
-//! An event has two buckets in the same region, and its fingerprint lies in one of them. Each bucket is a cache line.
-//! The filter therefore reads two cache lines for each event, and writes one for a new event. A false positive occurs
-//! if a fingerprint equals one of the entries in its two buckets, so the rate follows from the number of these entries
-//! ([`crate::rates::cuckoo`]).
+//! Three details are specific to this project. A bucket keeps its fingerprints in the order of their expiry. It stores
+//! the times of the fingerprints in unary code. Buckets are grouped into regions, and the two buckets of an event
+//! always lie in the same region.
+//!
+//! The fingerprint of an event lies in one of its two buckets, and each bucket is a cache line. The filter therefore
+//! reads two cache lines to test an event, and writes one cache line to record it. A new event is a false positive if
+//! its fingerprint equals that of another entry in its two buckets. The false-positive rate therefore follows from the
+//! number of entries in two buckets ([`crate::rates::cuckoo`]).
 //!
 //! - An event judged at `j` is found if it was recorded with an expiry above `j`.
 //! - Every answer depends only on the set of recorded events with their greatest expiries, and on the number of live

@@ -57,15 +57,15 @@ pub enum CounterStorage {
     /// Counters of 16 bits (Cheng et al., section 3). A counter saturates at 65,535 parts, which is at most `65535 /
     /// 2^f` occurrences.
     Basic,
-    /// Small counters with extensions (Cheng et al., section 4). A counter has 4 bits. With [`DecayRule::Lasting`] it
-    /// has 8 bits, because part of them is a fraction. A counter that needs more bits takes extensions of 4 bits from a
-    /// common pool, up to 32 bits in total. A filter BF_0 in front of the counters answers "never seen" without reading
-    /// the counters.
+    /// Small counters with extensions (Cheng et al., section 4). A counter has 4 bits, or 8 bits under
+    /// [`DecayRule::Lasting`], because part of such a counter is a fraction. A counter that needs more bits takes
+    /// extensions of 4 bits from a common pool, up to 32 bits in total. A lookup first tests a second filter, BF_0. It
+    /// answers "never seen" for events that it does not know, without reading the counters.
     ///
-    /// If the frequencies of keys are skewed, the extended storage takes about a third of the memory of `Basic` with
-    /// the literal rule, and about two thirds with the lasting rule. In return, it takes two to three times as long per
-    /// event. This time grows with the number of extensions that 64 neighbouring cells have together, so choose `Basic`
-    /// if most cells would need extensions.
+    /// If a few keys are frequent and most keys are rare, the extended storage takes less memory than `Basic`: about a
+    /// third of it under the literal rule, and about two thirds under the lasting rule. In return, each event takes two
+    /// to three times as long. The extensions of 64 neighbouring cells form one chain, and the time grows with the
+    /// length of this chain. Choose `Basic` if most cells would need extensions.
     Extended {
         /// Number of extensions in the pool. The paper uses m/2. Extensions that are never used take no memory.
         extensions: u32,
@@ -179,8 +179,9 @@ impl DecayingFilter {
     /// The `unit` of a stamp is the epoch of the event. The filter advances to the greatest epoch so far and never goes
     /// back. An occurrence in an earlier epoch counts only with the weight that has not decayed since that epoch.
     ///
-    /// Counters do not decay after every epoch, but together at the end of a run of epochs. With the literal rule, a
-    /// run is a single epoch. With the lasting rule, a run has about `ln 2 / ln(1/lambda)` epochs.
+    /// Counters do not decay after every epoch, but together at the end of a run of epochs. Under the literal rule, a
+    /// run is a single epoch. Under the lasting rule, a run has about `ln 2 / ln(1/lambda)` epochs, which is the time
+    /// in which the weight of an occurrence falls to one half.
     ///
     /// # Panics
     /// Panics if the slices differ in length.
@@ -317,9 +318,9 @@ impl DecayingFilter {
         self.degraded
     }
 
-    /// Returns the number of epochs without input after which every estimate is zero, if the counters start at the
-    /// greatest value that the storage can hold. Returns `None` for the literal rule, because its counters never return
-    /// to zero.
+    /// Returns the number of epochs without input after which every estimate is certainly zero. The number is
+    /// calculated for counters that start at the greatest value that the storage can hold. Returns `None` for the
+    /// literal rule, because its counters never return to zero.
     pub fn silence_epochs(&self) -> Option<u64> {
         self.decay.epochs_to_zero(self.counters.max())
     }

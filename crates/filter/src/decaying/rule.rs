@@ -31,10 +31,13 @@ pub enum DecayRule {
     },
     /// Rule for practical use: counters have `fraction_bits` (f) fractional bits and decay to zero.
     ///
-    /// Under the lasting rule, counters do not change within a run of g epochs, where g is the greatest number with
-    /// `lambda^g >= 1/2`, but at least 1. Instead of reducing earlier occurrences, the rule adds more for later ones.
-    /// Counters consist of parts. An occurrence in epoch d of the run adds `ceil(2^f / lambda^d)` parts, and in that
-    /// epoch each part is worth `lambda^d / 2^f` occurrences.
+    /// The lasting rule divides the epochs into runs of g epochs, where g is the greatest number with `lambda^g >=
+    /// 1/2`, but at least 1. Counters do not decay within a run. Instead, an occurrence adds more to the counters the
+    /// later in the run it happens.
+    ///
+    /// Counters consist of parts. An occurrence in epoch d of the run adds `ceil(2^f / lambda^d)` parts. In that epoch
+    /// each part is worth `lambda^d / 2^f` occurrences, so the new occurrence counts once, and earlier occurrences of
+    /// the same run count less.
     ///
     /// At the end of a run of g epochs, every counter is replaced by `floor(lambda^g * counter)`. Rounding down makes a
     /// counter too low by less than one part of `2^-f` in each run, and by less than [`DecayRule::epsilon`] in total.

@@ -36,8 +36,8 @@ impl RecentKeys {
     }
 
     /// Returns the positions of an event in BF_0. They are derived from a hash of all positions of the event in the
-    /// counters, and not from its digest. Some events reach the filter only as positions, because their digests stay
-    /// with the producer.
+    /// counters. The digest of the event is not used, because some events reach the filter only as positions, while
+    /// their digests stay with the producer.
     #[inline(always)]
     pub(super) fn find(&self, counters: &Positions) -> Positions {
         let mixed = counters.iter().fold(Digest::default(), |mixed, position| {

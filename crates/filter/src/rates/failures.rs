@@ -45,18 +45,21 @@ pub enum Rule {
     /// The event is a duplicate if at least x cells are alive and set. This is the rule as printed in Koloniari et al.
     /// 2011.
     Literal,
-    /// By the strict rule, an event is a duplicate if at least x of its cells are alive and set, and no live cell is
-    /// unset. The second condition is what the literal rule lacks: an unset live cell proves that the event is
-    /// distinct. The strict rule therefore has fewer false positives for every x.
+    /// The strict rule adds a second condition to the literal rule: an event is a duplicate if at least x of its cells
+    /// are alive and set, and if none of its live cells is unset. An unset live cell proves that the event is distinct,
+    /// so the strict rule has fewer false positives for every x.
     Strict,
 }
 
 /// Returns the error rates of a vertical filter that calls an event a duplicate if at least x of its k cells are alive
 /// and set.
 ///
-/// The formulas use `q = (1 - phi) p`, the probability that a position is alive and set. The false-positive rate (FP)
-/// is `sum over i >= x of C(k,i) q^i (1-q)^(k-i)` by the literal rule, and `sum over i >= x of C(k,i) q^i phi^(k-i)` by
-/// the strict rule. The false-negative rate (FN) is `sum over i >= k-x+1 of C(k,i) phi^i (1-phi)^(k-i)` by both rules.
+/// The formulas use `q = (1 - phi) p`, which is the probability that a position is alive and set:
+///
+/// - The false-positive rate by the literal rule is `sum over i >= x of C(k,i) q^i (1-q)^(k-i)`.
+/// - The false-positive rate by the strict rule is `sum over i >= x of C(k,i) q^i phi^(k-i)`.
+/// - The false-negative rate by both rules is `sum over i >= k-x+1 of C(k,i) phi^i (1-phi)^(k-i)`.
+///
 /// Koloniari et al. 2011, section 3.2, print these formulas with `q^x` and without `C(k,i)`.
 ///
 /// ```
@@ -95,8 +98,10 @@ fn of_positions(hashes: u32, count: u32, chance: f64, other: f64) -> f64 {
 ///
 /// The slices of such a filter form groups, and all cells of an event lie in one group. The number f_g of failed slices
 /// among the S' slices of a group follows a hypergeometric distribution. The rate is the mean of `(f_g/S' + (1 -
-/// f_g/S') p)^k` over the groups. Equation 7 of Koloniari et al. 2011 differs: its second term should be `1 - f/(S
-/// S')`, and even then it describes only filters with vertical slicing first.
+/// f_g/S') p)^k` over this distribution.
+///
+/// Equation 7 of Koloniari et al. 2011 gives a different rate. Its second term should be `1 - f/(S S')`. Even with this
+/// correction, the equation describes only filters with vertical slicing first.
 ///
 /// ```
 /// use firstseen_filter::rates::failures;

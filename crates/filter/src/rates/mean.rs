@@ -83,9 +83,9 @@ pub(super) const GAUSS: [(f64, f64); 8] = {
     rule
 };
 
-/// Returns the mean of `f(i)` over all `i` in `from..to`. This is the average over a stream in which event `i` finds
-/// `i` events before it. For short streams, the function adds up all values. For longer streams, it uses an integral
-/// with the first term of the Euler-Maclaurin formula.
+/// Returns the mean of `f(i)` over all `i` in `from..to`. If `f(i)` is the false-positive rate after `i` events, the
+/// result is the mean rate of a stream in which event `i` finds `i` events before it. For short streams, the function
+/// adds up all values. For longer streams, it uses an integral with the first term of the Euler-Maclaurin formula.
 pub(super) fn over_stream(from: f64, to: f64, f: impl Fn(f64) -> f64) -> f64 {
     const SUMMED: f64 = 4096.0;
     const PANELS: u32 = 4;

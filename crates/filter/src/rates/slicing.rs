@@ -68,9 +68,11 @@ pub fn visits(slices: u32, hashes: u32, fill: f64) -> f64 {
 }
 
 /// Returns the mean number of positions that a pipelined lookup of a distinct event tests, if the share p of all cells
-/// is set. With r positions left and s slices not yet visited, the number is `T(r,s) = sum over c in 1..=r of
-/// C(r-1,c-1) (1/s)^(c-1) (1-1/s)^(r-c) (c + p^c T(r-c,s-1))`, and `T(r,1) = r`. The function [`visits`] uses the same
-/// recursion to count slices.
+/// is set.
+///
+/// The number follows from a recursion that is similar to that of [`visits`]. Let T(r,s) be the number of tested
+/// positions with r positions left and s slices not yet visited. Then `T(r,s) = sum over c in 1..=r of C(r-1,c-1)
+/// (1/s)^(c-1) (1-1/s)^(r-c) (c + p^c T(r-c,s-1))`, and `T(r,1) = r`.
 ///
 /// ```
 /// use firstseen_filter::rates::slicing;

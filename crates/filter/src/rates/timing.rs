@@ -28,10 +28,12 @@ use super::{
 
 /// Returns the maximum number of live events if a window holds n events: `n (1 + extra / ticks)`.
 ///
-/// A timer lives for whole ticks, and for one tick more than the window has, so that every event is remembered for the
-/// full window. A window of `window_ticks` ticks therefore keeps events for up to `extra_ticks` ticks longer. All rates
-/// of a timing filter are those of [`plain`] and [`blocked`] at this number of events (Koloniari et al. 2011, section
-/// 4: "the same as that of the original filter").
+/// The filter keeps events for up to `extra_ticks` ticks longer than the window, which has `window_ticks` ticks. The
+/// reason is that a timer lives for a whole number of ticks, and for one tick more than the window has, so that every
+/// event is remembered for the full window.
+///
+/// All rates of a timing filter are those of [`plain`] and [`blocked`] at this number of events (Koloniari et al. 2011,
+/// section 4: "the same as that of the original filter").
 ///
 /// ```
 /// use firstseen_filter::rates::timing;
@@ -55,8 +57,8 @@ pub fn delivered_classic(cells: f64, hashes: u32, live: f64) -> f64 {
 }
 
 /// Returns the false-positive rate that is measured in a blocked layout, like [`delivered_classic`]. The formula
-/// assumes that the share q of events that are called duplicates is equal in all blocks. The error of this assumption
-/// is within 0.5 % of a rate of 1 %.
+/// assumes that the share q of events that are called duplicates is equal in all blocks. At a rate of 1 %, this
+/// assumption causes an error of at most 0.5 % of the rate.
 pub fn delivered_blocked(rates: &mut BlockRates, cells: f64, live: f64) -> f64 {
     let block_cells = rates.block_cells();
     let hashes = rates.hashes();

@@ -68,8 +68,8 @@ impl WindowClock {
     }
 
     /// Tells the clock that the time of day is `present_ms`, in milliseconds since 1970. The clock uses the time of day
-    /// when it decides whether to accept an event time that is far ahead of the clock. An event time near the time of
-    /// day needs fewer confirming events. An event time that is later than the time of day needs more of them.
+    /// when it decides whether to accept an event time that is far ahead of the clock. Fewer following events must
+    /// confirm such a time if it is near the time of day, and more of them if it is later than the time of day.
     pub fn show_present_ms(&mut self, present_ms: u64) {
         self.present_ms = self.present_ms.max(Some(present_ms));
     }
@@ -125,9 +125,9 @@ impl WindowClock {
         }
     }
 
-    /// Counts an event whose place the caller already knows, because it has the same time as the event before. The
-    /// clock must still count the event, because it measures which share of all events in the stream has a doubtful
-    /// time.
+    /// Counts an event that the caller has placed without this clock, because the event has the same time as the event
+    /// before. The clock measures which share of all events in the stream has a doubtful time, so it must count every
+    /// event.
     #[inline]
     pub fn pass(&mut self) {
         self.timed_events += 1;
@@ -297,9 +297,10 @@ impl WindowClock {
         self.borne.is_in_distance(time_ms) || self.borne.bear_out(time_ms, ahead_ms, self.present_ms)
     }
 
-    /// Returns the distance between the clocks of the producers of this stream, or `None` if the stream shows no such
-    /// distance. The distance is measured from the doubtful events so far, or from the next events if they are known.
-    /// The clock calls this method whenever it doubts an event time.
+    /// Returns how far the clocks of this stream's producers are apart, or `None` if the stream does not show that they
+    /// are apart. The distance is measured from the doubtful events so far. If these are too few, it is measured from
+    /// the following events, provided that these are known. The clock calls this method whenever it doubts an event
+    /// time.
     fn distance_ms(&mut self, time_ms: u64, ahead_ms: &[u64]) -> Option<u64> {
         let disorder = self.disorder.get_or_insert_with(|| Box::new(Disorder::new()));
         let anchor_ms = self.borne.anchor();

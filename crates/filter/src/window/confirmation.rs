@@ -1,28 +1,30 @@
-//! Decides which event times may advance a clock (elsewhere called the watermark). Without such a decision, a broken
-//! record or a machine whose clock is wrong could end the window for all other events.
+//! Decides whether the time of an event may advance a clock. Without such a decision, a single broken record or a
+//! machine whose clock is wrong could end the window for all other events. Other systems call the time that such a
+//! clock shows a watermark.
 //!
-//! A clock has an anchor, which is the greatest time that was confirmed. An event whose time is not confirmed can
-//! advance the clock to at most one step ahead of the anchor. Further unconfirmed events cannot advance the clock
-//! beyond that, so small steps do not add up.
+//! A clock has an anchor and a step. The anchor is the greatest time that was confirmed. The step is the distance by
+//! which events whose times are not confirmed may advance the clock beyond the anchor. Unconfirmed events do not move
+//! the anchor, so even many of them advance the clock by at most one step.
 //!
-//! A time that is further ahead must be confirmed by the events that follow it, or by the time of day. If it is
-//! confirmed, the anchor moves to that time, however far that is. Comparing a time with other events is cheap, because
-//! a comparison is needed only once per step of the stream's time.
+//! A time that is more than one step after the anchor must be confirmed by the events that follow it, or by the time of
+//! day. If it is confirmed, the anchor moves to that time, however far that is. A comparison with other events is
+//! needed only when the stream has advanced by another step, so these comparisons cost little.
 //!
-//! Broken events are events whose times are wrong. They can move the clock ahead of the correct events by at most the
-//! tolerance, which is the step, or the lateness if that is greater. The reason is that a time is confirmed only if at
-//! least half of the next events are at most one tolerance behind it. If fewer than half of the events are broken, at
-//! least one of the confirming events is correct.
+//! Broken events are events whose times are wrong. If fewer than half of the next events are broken, they can move the
+//! clock ahead of the correct events by at most the tolerance, which is the greater of the step and the lateness. The
+//! reason is that a time is confirmed only if at least half of the next events are at most one tolerance behind it. At
+//! least one of these confirming events is then correct.
 //!
-//! If the lateness is at least the step, correct events are therefore still judged at their own times after the clock
-//! has followed a broken event.
+//! Correct events are therefore at most one tolerance behind a clock that has followed a broken event. If the lateness
+//! is at least the step, the tolerance equals the lateness, and the correct events are still judged at their own times.
 //!
-//! There is an exception for producers whose clocks are far apart. In such a stream, fewer than half of the next events
-//! may be near the time of an event that is on time. One quarter of the events is then enough, if this quarter is
-//! spread over all events that are compared. Events from a single broken clock are not spread in this way, and neither
-//! are a hundred broken events in a row.
+//! A weaker rule applies to streams whose producers have clocks that are far apart. In such a stream, most of the next
+//! events may come from producers whose clocks are behind, so fewer than half can confirm the time of an event that is
+//! on time. One quarter of the next events is then enough, if this quarter is spread over all events that are compared.
+//! Events from a single broken clock are not spread in this way, and neither are a hundred broken events in a row.
 //!
-//! If the disorder of a stream is measured over more events, the step and the tolerance become wider (`disorder.rs`).
+//! If a stream shows over many events that the clocks of its producers are far apart, the step and the tolerance become
+//! wider (`disorder.rs`).
 //!
 //! The functions of this module are pure. Whatever the input is, the anchor moves only to confirmed times. The module
 //! works both with milliseconds and with units of a window, and the caller passes the time of day as a parameter.
@@ -63,10 +65,10 @@ impl TimeConfirmation {
         Self { step, tolerance, distance: 0, is_apart: false, anchor: None, free_to: None }
     }
 
-    /// Sets the distance between the clocks of the producers of this stream. The distance is valid until the next call,
-    /// and is 0 by default. A time that is ahead of the anchor by no more than this distance is not a sign of a broken
-    /// clock. The clock may advance to such a time, and an event may confirm a time that is later than its own by up to
-    /// this distance.
+    /// Sets how far the clocks of this stream's producers are apart. The distance is valid until the next call, and is
+    /// 0 by default. A time that is ahead of the anchor by no more than this distance is not a sign of a broken clock,
+    /// so the clock may advance to it. An event may also confirm a time that is later than its own time by up to this
+    /// distance.
     pub(super) fn widen(&mut self, distance: u64) {
         self.distance = distance;
         self.free_to = self.anchor.map(|anchor| anchor.saturating_add(self.step));
@@ -77,9 +79,9 @@ impl TimeConfirmation {
         Some(self.distance).filter(|distance| *distance > 0)
     }
 
-    /// Returns whether an unconfirmed `time` is ahead of the anchor by no more than the distance that is usual in this
-    /// stream. The clock may then advance to `time` without confirmation. Comparisons with other events are still made
-    /// once per step, so that the anchor keeps up with the clock.
+    /// Returns whether an unconfirmed `time` is ahead of the anchor by no more than the distance between the clocks of
+    /// producers. If so, the clock may advance to `time` without confirmation. The clock still compares times with
+    /// other events once per step, so that the anchor keeps up with the clock.
     pub(super) fn is_in_distance(&mut self, time: u64) -> bool {
         let Some(anchor) = self.anchor else { return false };
         let last = anchor.saturating_add(self.distance);
@@ -96,9 +98,9 @@ impl TimeConfirmation {
     }
 
     /// Returns whether an event of `time` may advance the clock without a comparison with other events. The parameter
-    /// `passed` is the time that has elapsed since the anchor was set. In a stream that arrives steadily, the event
-    /// times have advanced by the same amount in the meantime, however late the events arrive. The latest time that
-    /// needs no comparison is therefore moved forward by `passed`.
+    /// `passed` is the time that has elapsed since the anchor was set. In a steady stream, event times advance as fast
+    /// as the time of day, even if the events arrive late. The latest time that needs no comparison is therefore moved
+    /// forward by `passed`.
     #[inline]
     pub(super) fn is_free_after(&self, passed: u64, time: u64) -> bool {
         self.free_to.is_some_and(|free_to| time <= free_to.saturating_add(passed))
@@ -121,8 +123,8 @@ impl TimeConfirmation {
         self.free_to = self.free_to.max(Some(time.saturating_add(self.step)));
     }
 
-    /// Restores the anchor of a clock that has shown `time`. It is unknown whether `time` was confirmed, because a
-    /// single unconfirmed event may have advanced the clock to `time`. The anchor is therefore set one tolerance before
+    /// Restores the anchor of a clock that has shown `time`. The clock may have advanced to `time` because of a single
+    /// unconfirmed event, so `time` does not count as confirmed. The anchor is therefore set one tolerance before
     /// `time`, which is as far ahead as an unconfirmed event may be.
     #[inline]
     pub(super) fn restore(&mut self, time: u64) {
@@ -142,9 +144,9 @@ impl TimeConfirmation {
     /// Returns whether `time` is confirmed by the times of the following events and by the time of day, as far as these
     /// are known. If `time` is confirmed, the anchor moves to it.
     ///
-    /// If no following events are known, `time` is confirmed unless it contradicts the time of day. A time that is more
-    /// than one step after the time of day is such a contradiction. To confirm it, half of [`AHEAD_EVENTS_MAX`]
-    /// following events must agree with it, even if fewer events are known.
+    /// If no following events are known, `time` is confirmed unless it contradicts the time of day, which means that it
+    /// is more than one step later. Once the clock has an anchor, a time that contradicts the time of day needs more
+    /// evidence: half of [`AHEAD_EVENTS_MAX`] following events must agree with it, even if fewer events are known.
     pub(super) fn bear_out(&mut self, time: u64, ahead: &[u64], present: Option<u64>) -> bool {
         let ahead = &ahead[..ahead.len().min(AHEAD_EVENTS_MAX)];
         let is_now = present.is_some_and(|present| self.is_near(time, present));
@@ -202,8 +204,9 @@ impl TimeConfirmation {
     }
 
     /// Returns whether the clocks of other nodes confirm `time`. The function `is_said_from` returns whether enough of
-    /// these clocks have reached a given time. If they have reached `time`, the anchor moves to `time`. If they have
-    /// only reached the earliest time that still confirms `time`, the anchor moves to that earlier time.
+    /// these clocks have reached a given time. If they have reached `time`, the anchor moves to `time`. Clocks that are
+    /// slightly behind confirm `time` as well. If enough clocks have reached only the earliest time that still confirms
+    /// `time`, the anchor moves to that earlier time.
     pub(super) fn follow(&mut self, time: u64, is_said_from: impl Fn(u64) -> bool) -> bool {
         let anchor = [time, self.edge(time)].into_iter().find(|from| is_said_from(*from));
         anchor.into_iter().for_each(|anchor| self.trust(anchor));

@@ -1,15 +1,17 @@
 //! Measures how far apart the times of a stream are, from the times that its clock has doubted.
 //!
-//! The measurement distinguishes a broken clock from a stream whose producers have clocks that are far apart. A broken
-//! clock affects at most a hundredth of all events, either as single events or as a hundred events in a row.
+//! The measurement distinguishes a broken clock from a stream whose producers have clocks that are far apart. It
+//! assumes that a broken clock affects at most a hundredth of all events, either as single events or as a hundred
+//! events in a row.
 //!
-//! The clocks of producers count as far apart if at least a sixteenth of the last 4,096 events has a doubtful time, and
-//! if these events are spread over most of the 4,096. A time that is ahead by no more than the distance between these
-//! clocks is then not a sign of a broken clock.
+//! A time is doubtful if it is too far ahead of the clock and other events do not confirm it. The clocks of producers
+//! count as far apart if at least a sixteenth of the last 4,096 events has a doubtful time, and if these events are
+//! spread over most of the 4,096. From then on, a time that is ahead by no more than the measured distance is not a
+//! sign of a broken clock.
 //!
 //! The measurement counts doubtful events in cells, which are runs of 512 consecutive events. A hundred doubtful events
-//! in a row lie in at most two cells. A broken clock can therefore not look like a stream whose producers are far
-//! apart, which has doubtful events in most cells.
+//! in a row lie in at most two cells, whereas a stream whose producers are far apart has doubtful events in most cells.
+//! A broken clock can therefore not look like such a stream.
 //!
 //! The measurement takes a fixed amount of memory and depends only on its inputs. It works both with milliseconds and
 //! with units of a window. It does not decide what happens to a doubtful event.
@@ -36,9 +38,9 @@ const HOLDS_EVENTS: u64 = 1 << 16;
 /// are known, to measure how far apart the clocks of the producers are.
 pub const FORESEEN_EVENTS_MAX: usize = 4096;
 
-/// Minimum number of events between two look-aheads, as a multiple of the number of events that a look-ahead reads. A
-/// look-ahead examines events that the clock will examine again later. With a multiple of 4, this additional work is at
-/// most a quarter of the normal work.
+/// Minimum number of events between two look-aheads, as a multiple of the number of events that a look-ahead reads. The
+/// clock examines the events that a look-ahead has read a second time, when it places them. With a multiple of 4,
+/// look-aheads add at most a quarter to the work of the clock.
 const LOOK_SPACING: u64 = 4;
 
 /// Minimum number of following events in which enough cells can be filled.
@@ -72,8 +74,8 @@ impl Disorder {
     }
 
     /// Records that the event with number `event` was doubtful, because its time is `distance` ahead of the anchor of
-    /// the clock. If enough events were doubtful, returns the distance up to which times are no sign of a broken clock
-    /// in this stream.
+    /// the clock. If enough of the recent events were doubtful, returns the distance by which times in this stream may
+    /// be ahead without being a sign of a broken clock.
     pub(super) fn note(&mut self, event: u64, distance: u64) -> Option<u64> {
         let number = event / CELL_EVENTS;
         let cell = &mut self.cells[(number % CELLS) as usize];
@@ -153,9 +155,9 @@ fn power_of(distance: u64) -> usize {
 mod tests {
     use super::*;
 
-    /// Returns the last distance that the measurement reports within a stream of `events` events. The function
-    /// `doubted` returns how far a given event is ahead of the anchor, or `None` if the time of that event is not
-    /// doubtful.
+    /// Passes the doubtful events of a stream of `events` events to a new measurement, and returns the last distance
+    /// that the measurement reports. The function `doubted` returns how far a given event is ahead of the anchor, or
+    /// `None` if the time of that event is not doubtful.
     fn shown(events: u64, doubted: impl Fn(u64) -> Option<u64>) -> Option<u64> {
         let mut disorder = Disorder::new();
         (0..events).filter_map(|event| disorder.note(event, doubted(event)?)).last()

@@ -2,8 +2,8 @@
 //! another node.
 //!
 //! A unit clock that receives all units of one window clock places every event exactly as that window clock does. The
-//! same holds if several unit clocks share the events of one window clock. For this, each unit clock must also receive
-//! the information by which the window clock confirmed times that were far ahead.
+//! events of one window clock may also be divided over several unit clocks. These places are still the same, if each
+//! unit clock also receives the information by which the window clock confirmed times that were far ahead.
 //!
 //! This module does not depend on how long a unit is, or on which client sends which event.
 
@@ -33,14 +33,15 @@ pub struct Jump {
 /// it sends the unit that its clock shows when the event occurs, and the unit of the event ([`Self::place`]).
 ///
 /// The unit that the clock of a producer shows is only a hint. If this unit is far ahead and not confirmed, the unit
-/// clock ignores it and places the event by the unit of the event alone.
+/// clock ignores the hint and uses only the unit of the event itself.
 ///
-/// The time of day limits how far this clock advances ([`Self::show_present`]). It also confirms a unit that is close
-/// to it: one that is earlier than the time of day by no more than `step_units` or the lateness.
+/// The time of day limits how far this clock advances ([`Self::show_present`]). It also confirms units that are close
+/// to it. A unit is close if it is earlier than the time of day by no more than `step_units` or the lateness, whichever
+/// is greater.
 ///
-/// A still earlier unit can nevertheless be more than a step ahead of the anchor, for example while old events are
-/// replayed. Only in this case does the clock call the function `is_said` with a [`Jump`]. The function returns whether
-/// enough of the other clocks have reached that unit.
+/// The time of day does not confirm a unit that is still earlier, for example while old events are replayed. If such a
+/// unit is more than one step ahead of the anchor, the clock asks other clocks: it calls the function `is_said` with a
+/// [`Jump`]. The function returns whether enough of the other clocks have reached that unit.
 ///
 /// ```
 /// use firstseen_filter::{Jump, Placed, Stamp, UnitClock, UnitNumber, WindowRule};
@@ -97,9 +98,8 @@ impl UnitClock {
         }
     }
 
-    /// Tells the clock the time of day. The time of day is given as a range of units, because the clocks of nodes may
-    /// differ. It is never before the first unit of `units`, and this clock never advances beyond the last unit of
-    /// `units`.
+    /// Tells the clock the time of day, as a range of units because the clocks of nodes may differ. The actual time of
+    /// day is never before the first unit of `units`. This clock never advances beyond the last unit of `units`.
     ///
     /// The parameter `counts` says whether the time of day alone confirms units near it. It must be `false` while old
     /// events are replayed, because the recent events of other producers then show that the stream is still far from
@@ -127,8 +127,8 @@ impl UnitClock {
         self.borne.anchor().map(UnitNumber)
     }
 
-    /// Begins a run of events. The producer's clock showed `unit` before the run, so this clock advances to at least
-    /// that unit, if the unit is confirmed. The clock of a producer that has seen no event shows unit 0, which has no
+    /// Begins a run of events of one producer, whose clock showed `unit` before the run. If `unit` is confirmed, this
+    /// clock advances to at least `unit`. The clock of a producer that has seen no event shows unit 0, which has no
     /// effect.
     pub fn catch_up(&mut self, unit: UnitNumber, is_said: impl Fn(Jump) -> bool) {
         self.doubtful_unit = None;

@@ -72,10 +72,12 @@ fn stash(run: &mut CellRun, wanted: &Wanted, place: usize, event: u64, stamp: St
     run.cells[start + 12..start + 14].copy_from_slice(&((event >> wanted.print_bits) as u16).to_le_bytes());
 }
 
-/// Returns a copy of a slice and a run of its cells, in which the first of `events` has two entries. The cells also
-/// hold the events `others`. The first entry of the first event is recorded with the first of `sightings`, and all
-/// other entries with the second. The result includes the buckets that hold the event. Returns `None` if the second
-/// entry cannot be created, because the entry that it replaces lies in another bucket.
+/// Returns a copy of a slice, a run of its cells in which the first event of `events` has two entries, and the buckets
+/// of that event. The run also holds the other `events` and the events `others`. Returns `None` if the second entry
+/// cannot be created, because the entry that it should replace lies in another bucket.
+///
+/// The first entry of the first event is recorded with stamp `sightings[0]`. All other entries are recorded with stamp
+/// `sightings[1]`.
 fn with_twin(
     wanted: Wanted,
     [others, events]: [&[u64]; 2],

@@ -109,8 +109,9 @@ fn broken_times_in_such_a_stream_end_no_window() {
     }
 }
 
-/// Sends one event per second with its own time. While the filter forgets the measured distance between producers, it
-/// must reject no event. Afterwards it must reject broken times again.
+/// Checks that a clock becomes strict again after a stream whose producers were far apart. The later events arrive in
+/// order, one per second. While the clock forgets the measured distance between producers, it must reject none of them.
+/// Afterwards it must reject a wrong time again.
 #[test]
 fn a_stream_that_is_in_order_again_is_as_strict_as_before() {
     let mut clock = clock();
