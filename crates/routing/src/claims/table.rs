@@ -16,10 +16,10 @@ use crate::protocol::{Fence, MonotonicMs};
 
 /// Number of entries that one grant examines to find entries whose lease has ended.
 const SWEPT_AT_ONCE: usize = 8;
-/// Divisor that determines how many sweeps one cleanup pass makes over the claim table. Each sweep examines
-/// [`SWEPT_AT_ONCE`] entries. With this divisor, the sweeps of a pass examine a quarter of all entries, and
-/// [`PASSED_MIN`] additional sweeps ensure progress in a small table. A single pass therefore takes little time, and
-/// four passes examine the whole table.
+/// Divisor that limits the work of one cleanup pass over the claim table. A pass makes several sweeps, and each sweep
+/// examines [`SWEPT_AT_ONCE`] entries. With this divisor, the sweeps of one pass examine a quarter of all entries. Four
+/// passes therefore examine the whole table, and no single pass takes long. Each pass also makes [`PASSED_MIN`]
+/// additional sweeps, so that a small table is cleaned up quickly.
 const PASSED_PARTS: usize = 4 * SWEPT_AT_ONCE;
 const PASSED_MIN: usize = 128;
 /// Growth of a full vector of entries: its capacity grows by one part in this number (by an eighth).
@@ -98,10 +98,12 @@ pub struct ClaimTable {
 }
 
 impl ClaimTable {
-    /// Maximum memory that one claim takes in the table, in bytes. A claim takes memory in the vector of entries, whose
-    /// capacity may exceed the number of entries by an eighth. It also takes memory in a hash table of indexes. The
-    /// hash table doubles when it is seven eighths full, so it has at most 2.3 places for each entry, and each place
-    /// takes five bytes.
+    /// Maximum memory that one claim takes in the table, in bytes. It is the sum of two parts:
+    ///
+    /// - The entry of the claim in the vector of entries. The capacity of the vector may exceed the number of entries
+    ///   by an eighth.
+    /// - The share of the claim in the hash table of indexes. The hash table doubles when it is seven eighths full, so
+    ///   it has at most 2.3 places for each entry. Each place takes five bytes.
     pub const ENTRY_BYTES_MAX: u64 = (size_of::<Entry>() + size_of::<Entry>() / GROWTH) as u64 + 12;
 
     /// Creates an empty table that takes at most `bytes_max` bytes. The table keeps an entry for `kept_ms` milliseconds

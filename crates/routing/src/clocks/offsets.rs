@@ -18,10 +18,10 @@ use std::collections::VecDeque;
 use super::time_of_day::ahead_of_monotonic;
 use crate::protocol::{Moment, MonotonicMs};
 
-/// Maximum number of exchanges that are kept for a peer. If somebody sets a clock, all earlier exchanges with the peer
-/// become wrong. A new exchange removes an earlier one that contradicts it, but on a slow network new exchanges are too
-/// inexact to prove the contradiction. The number is therefore small, so that wrong exchanges are soon displaced by
-/// newer ones.
+/// Maximum number of exchanges that are kept for a peer. The number is small because kept exchanges can become wrong:
+/// if somebody sets a clock, all earlier exchanges with the peer are wrong. A new exchange removes earlier exchanges
+/// that contradict it, but on a slow network a new exchange is often too inexact to prove a contradiction. In that
+/// case, the wrong exchanges disappear when newer exchanges take their places.
 const KEPT_MAX: usize = 8;
 
 /// Age up to which an exchange is used, in milliseconds.

@@ -82,10 +82,10 @@ impl SlicedFilter {
         })
     }
 
-    /// Sets the present time of day, in milliseconds since 1970. The event clock uses it when an event claims a time
-    /// far ahead of all other events, because such a time may be an error. The clock accepts the time after a few
-    /// further events confirm it if the time is not later than the time of day. Otherwise it waits for more confirming
-    /// events ([`WindowClock::show_present_ms`]).
+    /// Sets the present time of day, in milliseconds since 1970. The event clock uses the time of day to judge an event
+    /// time that is far ahead of all other events, because such a time may be an error. If the event time is not later
+    /// than the time of day, the clock accepts it after a few further events have confirmed it. If the event time is
+    /// later than the time of day, more events must confirm it ([`WindowClock::show_present_ms`]).
     pub fn show_present_ms(&mut self, present_ms: u64) {
         self.clocks.iter_mut().for_each(|clock| clock.show_present_ms(present_ms));
     }

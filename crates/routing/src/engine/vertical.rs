@@ -5,10 +5,12 @@
 //! found these cells set. Such a cell was set for another event and may expire earlier, so setting it again extends its
 //! life to that of the new event.
 //!
-//! The engine decides every event exactly as the same filter without slices would. There is one exception: timing
-//! filters that open a new generation when a certain share of their cells is in use. In such a filter, expired cells
-//! count as used until a sweep has cleared them. The sweep visits divided cells in another order, so a generation can
-//! open at a slightly different moment.
+//! The engine decides every event exactly as the same filter without slices would, with one exception.
+//!
+//! The exception is a timing filter that opens a new generation when a certain share of its cells is in use. In such a
+//! filter, an expired cell counts as used until a sweep has cleared it. The sweep visits divided cells in a different
+//! order than the cells of an undivided filter, so the number of used cells can differ for a while. A new generation
+//! can therefore open slightly earlier or later than in the undivided filter.
 
 use std::io::{self, Read, Write};
 

@@ -42,12 +42,12 @@ impl Missing {
         Self { newest_unit, awaits_time: false, unshared_ms: MonotonicMs::START }
     }
 
-    /// Returns a range of missing events for the case that no remaining node knows which events are missing. The range
-    /// then extends to the present time.
+    /// Returns the range of missing events for the case that no remaining node knows which events are missing. Any
+    /// event up to the present time may be missing in this case, so the range extends to the present time.
     ///
-    /// `has_others` states whether other nodes may have recorded events in place of this node. These nodes may continue
-    /// to do so until their leases end. This node does not know these leases, so it extends the range by the longest
-    /// time for which they can still be active.
+    /// If `has_others` is set, other nodes may have recorded events in place of this node, and may continue to do so
+    /// until their leases end. This node does not know when these leases end. It therefore extends the range into the
+    /// future, by the longest time for which such a lease can still be active.
     pub(crate) fn unknown(present: &GroupTime, has_others: bool) -> Self {
         let for_ms = if has_others { others_may_record_ms(present.limits()) } else { 0 };
         let newest_ms = present.latest_ms().saturating_add(for_ms);

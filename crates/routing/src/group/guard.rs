@@ -232,16 +232,17 @@ impl ReplayGuard {
     /// Remembers the replies to a batch and ends the batch. `decisions` contains one decision for each event, in the
     /// order of the batch. If the batch was in flight, the function returns the connection of the newest attempt.
     ///
-    /// A definite decision never changes after this call. The decision [`Reason::Unknown`] is kept until a definite
-    /// decision about the event arrives. If an event is undecided for any other reason, a retry of the event is
-    /// executed again.
+    /// After this call, a retry of the batch gets the remembered decisions. A definite decision never changes again.
+    /// The decision [`Reason::Unknown`] is kept until a definite decision about the event arrives. An event that is
+    /// undecided for any other reason is executed again when it is retried.
     pub fn settle(&mut self, submission: &Submission, decisions: &[Decision]) -> Option<u64> {
         self.learn(submission.name(), submission.names.iter().copied(), decisions);
         self.arrive(submission.name())
     }
 
-    /// Remembers the replies to a batch like [`Self::settle`], but does not end the batch: if an attempt is in flight,
-    /// it stays in flight. The function can be called before or after the batch is answered.
+    /// Remembers the replies to a batch like [`Self::settle`], but does not end the batch. An attempt that is in flight
+    /// stays in flight until [`Self::arrive`] notes that the batch has been answered. The two functions can be called
+    /// in any order.
     pub fn learn(
         &mut self,
         name: BatchName,

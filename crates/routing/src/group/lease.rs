@@ -2,11 +2,13 @@
 //! Databases call this a leader lease. Claims of events have leases of their own (`claims.rs` in this crate), which are
 //! independent of the node's lease.
 //!
-//! A node that is cut off from the cluster does not notice when the other nodes continue without it. Epochs (fencing
-//! tokens) stop such a node only if its records need an acknowledgement from a node that knows the newer epoch. If no
-//! such node exists, or if that node is cut off too, both sides could reply first-seen for the same event. A node
-//! therefore records events only while it has a lease, and the other nodes wait for the end of the lease before they
-//! continue without the node.
+//! A node that is cut off from the cluster does not notice when the other nodes continue without it. Both sides could
+//! then reply first-seen to the same event. Epochs (fencing tokens) alone do not prevent this. They stop the isolated
+//! node only if its records need an acknowledgement from a node that knows the newer epoch. Such a node may not exist,
+//! or may be cut off too.
+//!
+//! A node therefore records events only while it has a lease. The other nodes wait until the lease has ended before
+//! they continue without the node.
 //!
 //! The lease is sufficient for the following reasons:
 //!
@@ -46,9 +48,9 @@ impl Lease {
     /// A lease that has already ended.
     pub const NONE: Self = Self { until: Some(Moment { monotonic_ms: MonotonicMs::START, wall_ms: 0 }) };
 
-    /// Returns the lease of a node that requested it at time `asked`. The end of the lease is checked by the monotonic
-    /// clock and by the time of day. The lease by the time of day is longer by `clock_skew_max_ms`, so it stays valid
-    /// if the time of day is set by up to this amount meanwhile.
+    /// Returns the lease of a node that requested it at time `asked`. The lease ends as soon as either the monotonic
+    /// clock or the time of day reaches its limit. The limit for the time of day is later by `clock_skew_max_ms`, so
+    /// the lease does not end early if somebody sets the time of day forward by up to this amount.
     ///
     /// ```
     /// use firstseen_routing::{Lease, Moment, MonotonicMs};

@@ -54,9 +54,10 @@ pub struct OwnerLimits {
     pub owed_events_max: usize,
 }
 
-/// Maximum time in milliseconds for which the new node of a moving slice waits until it knows the idempotency keys of
-/// the slice's events. After that time, a retry may arrive whose key the new node does not know. If the event of this
-/// retry is found, the reply is undecided, because the retry's own first attempt may have recorded the event.
+/// Maximum time in milliseconds for which the new node of a moving slice waits until it has learned the idempotency
+/// keys of the slice's events. If a retry arrives later with a key that the new node has not learned, the event of the
+/// retry may be found only because the retry's own first attempt recorded it. The reply to such a retry is therefore
+/// undecided.
 pub(crate) const NAMES_AWAITED_MS_MAX: u64 = 60_000;
 
 /// One group's shares of the limits that apply to all groups of a node together.

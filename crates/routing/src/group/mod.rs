@@ -123,8 +123,8 @@ impl GroupOwner {
     }
 
     /// Ends the restore after the last journal entry. `is_whole` states whether the restored entries contain every
-    /// event that was ever recorded in this group on this node. The group needs this parameter because the cluster map
-    /// does not know yet that the process has restarted.
+    /// event that was ever recorded in this group on this node. The group cannot read this from the cluster map,
+    /// because the map does not list the restart of the process yet.
     pub fn end_restore(&mut self, is_whole: bool) {
         either!(&mut self.machine, group => group.end_restore(is_whole))
     }

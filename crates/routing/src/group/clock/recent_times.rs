@@ -116,10 +116,11 @@ impl RecentTimes {
         2 * said > known || self.are_spread(times, own, jump.from)
     }
 
-    /// Returns whether events of unit `from` or later are spread evenly over the latest events. If these events instead
-    /// follow each other without other events between them, they may be the mistake of a single producer.
+    /// Returns whether the latest events confirm a jump to unit `from`. The events of that unit or later must be spread
+    /// evenly over the latest events. If these events instead follow each other without other events between them, they
+    /// may be the mistake of a single producer, so they confirm nothing.
     ///
-    /// The `own` most recent events are those of the current batch. Their times are read from `times`.
+    /// The last `own` events, where `own` is the number of events of the current batch, are read from `times`.
     fn are_spread(&self, times: &Times, own: usize, from: UnitNumber) -> bool {
         let mut spread = Spread::default();
         match &times.ticks[..] {
@@ -132,9 +133,10 @@ impl RecentTimes {
         spread.known() == AHEAD_EVENTS_MAX && spread.is_enough()
     }
 
-    /// Returns how many of the latest events are examined to confirm a jump. The number is one and a half times the
-    /// number of events near the clock's current unit, so fewer events are examined if the stream is slow. A slow
-    /// stream can therefore confirm its own progress, although only few of its events arrive in each unit.
+    /// Returns how many of the latest events are examined to decide whether they confirm a jump. The number is one and
+    /// a half times the number of remembered events whose times are near the clock's current unit. In a slow stream,
+    /// only few events have times near any unit, so only few events are examined. A slow stream can therefore advance
+    /// its own clock with a few events.
     fn looked_at(&self, Jump { now, tolerance_units, .. }: Jump) -> usize {
         let Some(now) = now else { return AHEAD_EVENTS_MAX };
         let runs = self.runs.iter().filter(|run| run.unit <= now && run.unit.after(tolerance_units) > now);

@@ -12,9 +12,9 @@ const MARKS_MAX: usize = 1 << 14;
 /// A batch in a guard: its idempotency key, the keys of its events if they have their own, and the replies.
 pub(crate) type KeptBatch = (BatchName, Vec<NamedEvent>, Vec<Decision>);
 
-/// Returns the decision to write to the journal for an event in the replay guard. If the guard does not know the
-/// result, the returned decision allows a retry to be executed. Events in flight must not be executed again, so the
-/// caller persists them separately.
+/// Returns the decision that is written to the journal for an event in the replay guard. If the guard does not know the
+/// result of the event, the returned decision allows a retry of the event to be executed again. An event in flight must
+/// not be executed again, so the caller persists such events separately.
 fn known(standing: Standing) -> Decision {
     match standing {
         Standing::Answered(decision) => decision,

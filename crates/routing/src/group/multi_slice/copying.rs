@@ -59,9 +59,9 @@ impl LocalState {
         put
     }
 
-    /// Updates the estimate of the remaining room from the event counts of a slice that was fetched from another copy.
-    /// Only the count of the newest generation is used. If the filter refreshes repeated events, the counts are not
-    /// used at all, because a slice then counts an event again with each repetition.
+    /// Updates the estimate of the remaining room after a slice was fetched from another copy. The estimate uses the
+    /// number of events that the slice has counted in the newest generation. If the filter refreshes repeated events,
+    /// this number is not used, because a slice then counts an event again with each repetition.
     fn count_events_of(&mut self, slice: u32) {
         let Some(Some(slice)) = self.own.slices().get(slice as usize) else { return };
         let is_newest = slice.newest_generation() == self.fill.newest() && self.refresh == Refresh::Fixed;

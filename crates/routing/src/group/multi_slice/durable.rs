@@ -133,7 +133,8 @@ impl ToPersist {
 }
 
 /// Returns the number of events in a journal entry that count towards [`RECORD_EVENTS_MAX`]. Only events with cells or
-/// idempotency keys count, because every other decision takes only one or two bits of a record.
+/// idempotency keys count. For any other event, the entry contains only a decision of one or two bits, which does not
+/// make a record large.
 fn events_of(entry: &Entry) -> usize {
     match entry {
         Entry::Set { stamps, .. } => stamps.len(),

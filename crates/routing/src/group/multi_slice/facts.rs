@@ -90,10 +90,11 @@ impl LocalState {
 
     /// Returns the event for which a lookup must wait, or `None` if the lookup need not wait.
     ///
-    /// A lookup waits if an event with the same positions is in flight and its cells are already being set. These cells
-    /// may be set although recording the event can still fail, so they do not prove that the event is known. The lookup
-    /// need not wait if the event in flight was itself found as a duplicate, and this result is also valid for the time
-    /// of the lookup.
+    /// A lookup waits if an event with the same positions is in flight and its cells are being set. Recording that
+    /// event can still fail, so the cells that the lookup would find do not prove that the event is known.
+    ///
+    /// The lookup need not wait if the event in flight was itself found as a duplicate, and if this result is also
+    /// valid for the time of the lookup.
     fn recorded_by(&self, flights: &InFlightEvents, ticket: Ticket) -> Option<Ticket> {
         let leader = flights.leader_of(ticket)?;
         let leading = flights.flight(leader)?;
@@ -104,16 +105,19 @@ impl LocalState {
     }
 
     /// Returns whether an event may have been found only because an earlier attempt of the same submission set its
-    /// cells. For example, an earlier process of this node may have replied first-seen to the first attempt and then
-    /// ended. The replay guard of that process is lost, so this process does not recognize the retry, but the cells of
-    /// the event are still set on other nodes.
+    /// cells. This can happen after a restart. Assume that an earlier process of this node replied first-seen to the
+    /// first attempt and then ended. The replay guard of that process is lost, so the new process does not recognize
+    /// the retry, but the cells of the event are still set on other nodes.
     ///
-    /// If the cells of the event are also set on this restarted node, another submission has recorded the event since
-    /// the restart, and the event is a real duplicate. This conclusion has two exceptions. The cells may be set by
-    /// chance. In a filter tree below the root, an earlier query of the same submission may also have set them.
+    /// If the cells of the event are also set on this restarted node, they were set after the restart. In that case,
+    /// another submission has recorded the event, and the event is a real duplicate. There are two exceptions in which
+    /// the cells prove nothing:
     ///
-    /// Only producers that send idempotency keys retry a submission whose reply they do not know, and they retry only
-    /// within the retry horizon. An event of any other submission cannot have been found for this reason.
+    /// - The cells on this node may be set by chance, because other events use the same cells.
+    /// - In a filter tree below the root, an earlier query of the same submission may have set the cells.
+    ///
+    /// A producer retries a submission whose reply it does not know only if it sends idempotency keys, and only within
+    /// the retry horizon. In all other cases, the submission has no earlier attempt that could have set the cells.
     pub(super) fn may_be_its_own(&self, event: Event<'_>) -> bool {
         if self.was_headed_elsewhere(event) {
             return true;

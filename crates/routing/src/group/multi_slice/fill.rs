@@ -8,16 +8,19 @@
 //! - If the first estimate leaves little room, the node also estimates the number of events from the number of its
 //!   cells in use. It then uses the estimate that leaves more room.
 //!
-//! A count of events can be too high, because keys are counted twice if another node loses their cells and they become
-//! first-seen again. The number of cells in use corrects this error: the cells of such a key are already set on this
-//! node, so their number does not grow. The kind `generations` does not count cells in use, so in this kind such a key
-//! takes the room of two keys until its window ends.
+//! A count of events can be too high. If another node loses its cells, keys that were already counted become first-seen
+//! again and are counted a second time. The number of cells in use corrects this error, because the cells of such a key
+//! are already set on this node, so their number does not grow.
 //!
-//! The embedded engine opens a new generation at exactly the event that finds the newest generation full. The nodes of
-//! a cluster must first agree on a new generation, so each node proposes it a little earlier, according to its own
-//! estimate. The error of the estimate is about the square root of the number of events. In a cluster, a generation
-//! therefore opens at a different event than in the embedded engine, and a full filter starts to reject events at a
-//! different event.
+//! The kind `generations` does not count cells in use. In a filter of this kind, a key that was counted twice takes the
+//! room of two keys until its window ends.
+//!
+//! The embedded engine opens a new generation at exactly the event that finds the newest generation full. In a cluster,
+//! the nodes must first agree on a new generation, so each node proposes it a little earlier, based on its own
+//! estimate. The error of this estimate is about the square root of the number of events.
+//!
+//! A cluster therefore opens a generation at a different event than the embedded engine. For the same reason, a full
+//! filter in a cluster starts to reject events at a different event.
 
 use firstseen_filter::rates::plain;
 use firstseen_filter::{
@@ -149,10 +152,10 @@ impl Fill {
         self.live = counted;
     }
 
-    /// Raises the count of recorded events if the counts of one slice indicate that it is too low. `of_slice` counts
-    /// the events that have cells in this slice. The function divides this number by the share of all events that have
-    /// cells in any given slice, which gives an estimate of the number of all events. An estimate below the present
-    /// count has no effect.
+    /// Raises the count of recorded events if the count of one slice indicates that it is too low. `of_slice` counts
+    /// the events that have cells in this slice, which are only a part of all events. The function divides this count
+    /// by the expected share of events that have cells in a given slice. The result is an estimate of the number of all
+    /// events. If the estimate is not above the present count, it has no effect.
     pub(crate) fn adopt(&mut self, of_slice: &LiveEvents) {
         let misses_slice = (1.0 - 1.0 / self.slices.max(1) as f64).powf(f64::from(self.whole.hashes()));
         let all = of_slice.times(1.0 / (1.0 - misses_slice));

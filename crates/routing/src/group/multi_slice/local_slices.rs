@@ -111,9 +111,9 @@ impl OwnSlices {
         &self.definition.rule
     }
 
-    /// Returns whether this node can test every position that the placement assigns to it. A slice that could not be
-    /// built because of a lack of memory makes this impossible. If such a slice is still moving to this node, it does
-    /// not count, because no node asks it before all of its cells have arrived.
+    /// Returns whether this node can test every position that the placement assigns to it. The node cannot do so if it
+    /// could not build a slice because of a lack of memory. A slice that is still moving to this node does not count,
+    /// because no node asks it before all of its cells have arrived.
     pub(crate) fn has_all(&self, placement: &Placement, positions: &[u64]) -> bool {
         positions.iter().all(|position| {
             let slice = placement.locate(*position).0;
@@ -121,12 +121,13 @@ impl OwnSlices {
         })
     }
 
-    /// Returns the time stamp with which this node judges an event. An event is judged at its own time, but not earlier
-    /// than the present minus the lateness, because cells that expired before that time may already have been cleared.
+    /// Returns the time stamp with which this node judges an event, or `None` if the event can no longer be judged. An
+    /// event is normally judged at its own time. If it is late by more than the allowed lateness, it is judged at the
+    /// earliest time that the lateness still allows. Cells that expired before that time may already have been cleared.
     ///
-    /// If an event is judged later than its own time and its window has ended by then, the function returns `None`. The
-    /// window of a lookup may end before the time at which the lookup asks to be judged. Such a lookup is still judged
-    /// at that time.
+    /// The result is `None` if a late event is judged at such a later time, and its window has ended by then. A lookup
+    /// may also ask to be judged at a time after the end of its window. If that time is not late, the lookup is judged
+    /// at that time nevertheless.
     pub(crate) fn rejudge(&mut self, stamp: Stamp) -> Option<Stamp> {
         self.now = self.now.max(stamp.unit);
         let edge = self.now.before(self.definition.rule.lateness_units);
@@ -146,9 +147,9 @@ impl OwnSlices {
 
     /// Tests the positions of an event that lie on this node, and returns the number of slices that were visited.
     ///
-    /// Before the call, `found` describes the cells of the event that other nodes have tested. After the call, `found`
-    /// contains only the generations in which the positions on this node are set too. Its expiry is the earliest expiry
-    /// of all tested cells.
+    /// Before the call, `found` describes the cells of the event that other nodes have tested. The call adds the cells
+    /// on this node. Afterwards, `found` contains only the generations in which the positions on this node are set too,
+    /// and its expiry is the earliest expiry of all tested cells.
     pub(crate) fn test(
         &mut self,
         placement: &Placement,
@@ -185,9 +186,9 @@ impl OwnSlices {
         found.is_hit()
     }
 
-    /// Returns whether generation `number` is open in every slice of this node that contains some of `positions`. The
-    /// caller passes a generation that the cluster map contains. If a slice has not opened this generation yet, this
-    /// function opens it.
+    /// Opens generation `number` in every slice of this node that contains some of `positions`, unless the generation
+    /// is already open there. Returns whether the generation is now open in all of these slices. The caller must pass a
+    /// generation that the cluster map contains.
     pub(crate) fn open(
         &mut self,
         placement: &Placement,
@@ -206,8 +207,8 @@ impl OwnSlices {
     /// Sets all positions of an event that lie on this node, in generation `number`. The caller must first check with
     /// [`Self::open`] that this generation is open. Returns the number of cells, or `None` if a slice has no room.
     ///
-    /// A result of `None` means that no cell of the event was set, because a slice can run out of room only if it
-    /// contains all positions of the event.
+    /// If the result is `None`, no cell of the event was set. The reason is that a slice can run out of room only if it
+    /// contains all positions of the event, so no other slice can already have set some of them.
     pub(crate) fn set(
         &mut self,
         placement: &Placement,

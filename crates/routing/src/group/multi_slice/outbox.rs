@@ -68,9 +68,9 @@ pub(crate) enum Asks {
 /// The result of testing an event.
 #[derive(Clone, Copy)]
 pub(crate) enum Finding {
-    /// The event may be known here. The first value contains the generations in which all tested cells are set, and the
-    /// earliest expiry of these cells. If no generation has all tested cells set, the event is new, and the first value
-    /// contains no generation. The second value states whether the head of the event must learn the expiry.
+    /// The event was tested. The first value contains the generations in which all tested cells are set, and the
+    /// earliest expiry of these cells. If it contains no generation, the event is new. The second value states whether
+    /// the head of the event must learn the expiry.
     Found(TestResult, bool),
     /// The event could not be tested, for this reason.
     Undecided(Reason),

@@ -279,8 +279,9 @@ impl Placement {
         origins.any(|(_, from)| self.live_peers().any(|(peer, _)| peer == *from))
     }
 
-    /// Returns the nodes from which slices have moved to this node since the placement `former`. Only finished moves
-    /// are counted. A finished move counts even if the slice has since moved on to a third node.
+    /// Returns the nodes from which slices have moved to this node since the placement `former`. Moves that are still
+    /// in progress are not counted. A finished move counts even if the slice has moved on to a third node in the
+    /// meantime.
     pub(crate) fn arrived_since(&self, former: &Self) -> Vec<NodeId> {
         let arrived = former.origins.iter().filter(|(slice, from)| {
             let was_asked = former.asked(*slice) == Some(*from);

@@ -61,8 +61,9 @@ impl Recording<'_> {
         self.record(ticket, self.local.fill.newest(), outcome)
     }
 
-    /// Records an event in generation `number` by setting its cells on all of its nodes. Returns the next step, which
-    /// sends the verdict. Returns `None` if the verdict must wait until other nodes have acknowledged the cells.
+    /// Records an event in generation `number` by setting its cells on all nodes that hold its positions. Returns the
+    /// next step, which sends the verdict. Returns `None` if the verdict must wait until other nodes have acknowledged
+    /// the cells.
     fn record(&mut self, ticket: Ticket, number: GenerationNumber, outcome: Decision) -> Option<Next> {
         let has_parent = self.local.tree.has_parent();
         let waiting = match self.set(ticket, number) {
@@ -164,11 +165,16 @@ impl Recording<'_> {
     }
 
     /// Marks events as overtaken if a change of the cluster map makes their verdicts doubtful. The function examines
-    /// the events whose cells are being set, and the events that wait for the parent level of a filter tree.
+    /// two groups of events: events whose cells are being set, and events that wait for the parent level of a filter
+    /// tree.
     ///
-    /// Such an event is overtaken if another node is its head under the new map, or may have been its head under a map
-    /// that this node did not receive. An event that waits for the parent level is also overtaken if a slice of the
-    /// group was incomplete under the former map, because the test of the event may then have been wrong.
+    /// Such an event is overtaken in three cases:
+    ///
+    /// - Another node is the head of the event under the new map.
+    /// - This node did not receive one of the maps since the former map, and another node may have been the head under
+    ///   that map.
+    /// - The event waits for the parent level, and a slice of the group was incomplete under the former map. The test
+    ///   of the event may then have been wrong.
     pub(super) fn mark_overtaken(&mut self, former: &Placement) {
         let epoch = self.local.membership.placement().epoch();
         let are_unseen = epoch != former.epoch() && !epoch.follows(former.epoch());
@@ -207,12 +213,13 @@ impl Recording<'_> {
     /// Ends a set for one of its events and returns the next step, if there is one.
     ///
     /// If another node could not set the cells of an event, this node normally requests them again in the newest
-    /// generation. It does not do so if the newest generation was already rejected.
+    /// generation. A request that was rejected is repeated only if a newer generation has been opened since.
     ///
-    /// If another node may have become the head of the event, a failed request to set cells is handled by one of two
-    /// rules. If recording the event may still fail, the request is not repeated. Otherwise the verdict becomes
-    /// unknown, but the request is repeated nevertheless. The cells on this node are already set, so without the
-    /// missing cells the event would be a duplicate at this node but first-seen at the new head.
+    /// If another node may have become the head of the event in the meantime, one of two rules applies:
+    ///
+    /// - If recording the event may still fail, the request is not repeated.
+    /// - Otherwise the request is repeated, although the verdict becomes unknown. The cells on this node are already
+    ///   set. Without the missing cells, the event would be a duplicate at this node but first-seen at the new head.
     pub(super) fn end_set_of(&mut self, ticket: Ticket, set: &SetFlight, end: SetEnd) -> Option<Next> {
         let event = self.in_flight.flights.event_if_open(ticket)?;
         let flight = event.flight();

@@ -10,10 +10,10 @@ use super::flights::Ticket;
 use super::placement::Placement;
 use crate::ids::{Epoch, NodeId};
 
-/// Maximum number of epochs between two successively applied cluster maps at which this node is still sure that it has
-/// noticed every node that joined between them. A node can join unnoticed only if at least three changes of the epoch
-/// lie between the two maps: a slice leaves a node, the slice comes back, and the node from which it came goes down.
-/// With at most two changes, no join is unnoticed.
+/// Maximum number of epochs between two successively applied cluster maps for which this node still notices every node
+/// that joined between them. A node can join unnoticed only if at least three changes of the epoch lie between the two
+/// maps: a slice leaves a node, the slice comes back, and the node from which it came back goes down. With at most two
+/// changes, no join is unnoticed.
 const EPOCHS_SEEN_MAX: u64 = 2;
 
 /// A set in flight to a node.
@@ -105,12 +105,12 @@ impl Sets {
         numbers
     }
 
-    /// Marks a set as outrun if the destination's slices may have been copied to another node before the set arrived at
-    /// the destination. The copy on the other node then lacks the cells of the set.
+    /// Marks sets in flight as outrun. A set is a request to set the cells of events at a destination node. It is
+    /// outrun if the destination's slices may have been copied to another node before the set arrived at the
+    /// destination. The copy on the other node then lacks the cells of the set.
     ///
-    /// A set (a request to set the cells of events) is outrun if the new placement shows that another node has begun to
-    /// hold the destination's slices, or has restarted. It is also outrun if this node has missed so many cluster maps
-    /// that it cannot rule this out.
+    /// A set is marked if the new placement shows that another node has begun to hold slices of the destination, or has
+    /// restarted. It is also marked if this node has missed so many cluster maps that it cannot rule this out.
     pub(super) fn follow(&mut self, former: &Placement, placement: &Placement) {
         let are_unseen = placement.epoch().since(former.epoch()) > EPOCHS_SEEN_MAX;
         for set in self.0.values_mut() {

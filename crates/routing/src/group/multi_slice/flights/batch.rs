@@ -252,9 +252,9 @@ impl Batch {
         self.holds[index] = hold;
     }
 
-    /// Gives an event its verdict, unless the event already has one. The callback `seen` returns where a filter tree
-    /// has found the event. If this call has given the verdict, its result contains the value of `seen`. If the event
-    /// already had a verdict, that verdict stays unchanged and the result is `None`.
+    /// Gives an event its verdict, unless the event already has one. If this call has given the verdict, it returns
+    /// where a filter tree has found the event, which it learns from the callback `seen`. If the event already had a
+    /// verdict, that verdict stays unchanged and the result is `None`.
     pub(crate) fn decide(
         &mut self,
         index: usize,

@@ -226,10 +226,10 @@ impl Membership {
         known.into_iter().for_each(|(from, (epoch, until_ms))| self.end_awaited(from, epoch, until_ms));
     }
 
-    /// Returns the time from which this node knows all replies of the former owner of a moving slice. The former owner
-    /// sends every new reply, with its idempotency key, while the slice moves. This node therefore knows all replies
-    /// that matter after one retry horizon. If the retry horizon is long, this node waits only for
-    /// [`NAMES_AWAITED_MS_MAX`] milliseconds.
+    /// Returns the time from which this node knows all replies of the former owner of a moving slice that may still be
+    /// needed. While the slice moves, the former owner sends every new reply, with its idempotency key. Replies from
+    /// before the move are needed only for one retry horizon, because their submissions cannot be retried later. If the
+    /// retry horizon is long, this node waits only for [`NAMES_AWAITED_MS_MAX`] milliseconds.
     fn known_ms(&self, slice: u32, now_ms: MonotonicMs) -> MonotonicMs {
         let wait_ms = self.horizon_ms.min(NAMES_AWAITED_MS_MAX);
         let given = self.handing.arrivals.iter().filter(|given| given.arrival.slice == slice);
@@ -305,10 +305,10 @@ impl Membership {
         self.placement.live_peers().for_each(|(peer, _)| outbox.send(peer, PeerBody::HandedOver(handed)));
     }
 
-    /// Returns whether another node may have replied first-seen to events whose cells are not set on all nodes yet. A
-    /// former head that replies early can have such events until it reports that it has finished them. If a node with
-    /// slices of the group goes down meanwhile, no remaining node knows which of these events the failed node has
-    /// missed.
+    /// Returns whether another node may have replied first-seen to events whose cells are not set on all nodes yet.
+    /// This is possible if the filter replies early, and if a former head has not reported yet that it has finished its
+    /// events. If a node with slices of the group goes down in this state, no remaining node knows which of these
+    /// events the failed node has missed.
     pub(super) fn is_owed_by_others(&self) -> bool {
         !self.replies_are_safe && !self.handing.awaited.is_empty()
     }

@@ -16,10 +16,10 @@ use crate::group::multi_slice::outbox::Outbox;
 use crate::group::multi_slice::placement::Placement;
 use crate::ids::{Epoch, NodeId};
 
-/// Maximum number of epochs between two successively applied cluster maps at which this node is still sure that it
-/// knows every node that headed events between them. A node that this node does not know must join the group, head
-/// events and leave again between the two maps. This takes four epochs: one to join, one to take over slices, and two
-/// to leave. With at most three epochs, no node can have done that.
+/// Maximum number of epochs between two successively applied cluster maps for which this node still knows every node
+/// that headed events between them. To stay unknown, a node must join the group, head events and leave again between
+/// the two maps. This takes four epochs: one to join, one to take over slices, and two to leave. Within three epochs,
+/// no node can have done that.
 const EPOCHS_MISSED_MAX: u64 = 3;
 
 /// The events that other nodes miss.
@@ -82,8 +82,8 @@ impl Missed {
     }
 
     /// Creates the record of missed events at the start of a process. Other nodes may already be down at that time. The
-    /// new process does not know which events the earlier process recorded without these nodes. It also does not know
-    /// whether further nodes have left the group since. A later hand-over to the nodes that are down is therefore not
+    /// new process does not know which events the earlier process recorded without these nodes, and whether further
+    /// nodes have left the group since. A later hand-over to these nodes may therefore lack events, so it is not
     /// reported as complete, unless the filter is new.
     pub(super) fn begin(placement: &Placement) -> Self {
         let is_all = placement.is_fresh_here();
