@@ -16,9 +16,9 @@ fn verified(log: &str, filter: &str) -> Value {
     Folder::new().dedup(&flags).ok().report()
 }
 
-/// Checks that a filter keeps its promised rate of false positives on a real log. The filter's capacity is only
-/// slightly above the number of events that a window of the log contains. The filter therefore becomes as full as its
-/// definition allows, which is when false positives are most frequent.
+/// Checks that a filter keeps its promised rate of false positives on a real log, even when it is as full as its
+/// definition allows. False positives are most frequent then. To fill the filter that much, its capacity is chosen only
+/// slightly above the number of events that a window of the log contains.
 fn keeps_its_bound(log: &str, filter: &str, least_rate: f64) {
     let report = verified(log, filter);
     assert_eq!((number(&report, "fn"), number(&report, "undecided")), (0, 0), "{filter}: {report}");

@@ -11,12 +11,12 @@ use crate::own_node::OwnNode;
 /// How events survive the end of a node's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// Events survive on disk (`--durability durable`). The node sends a reply only when the event and its idempotency
-    /// key are on disk. While the node is down, events that need it are undecided. When the node is back, a retry of an
-    /// event gets the same verdict as the first attempt.
+    /// Mode in which events survive on disk (`--durability durable`). The node sends a reply only when the event and
+    /// its idempotency key are on disk. While the node is down, events that need it are undecided. When the node is
+    /// back, a retry of an event gets the same verdict as the first attempt.
     OnDisk,
-    /// Events survive in the memory of two nodes (`--copies 1`), each of which can decide alone. The two nodes send
-    /// each other their replies with the idempotency keys.
+    /// Mode in which events survive in the memory of two nodes (`--copies 1`), each of which can decide alone. To
+    /// recognize retries, the two nodes send each other their replies with the idempotency keys.
     ///
     /// A node that was restarted fetches its cells from the other node, but it does not learn the idempotency keys of
     /// earlier replies. If such a node receives a retry and finds the event recorded, it must reply `TooOld`. The

@@ -4,8 +4,8 @@
 //! The check queries each level separately, and the level must answer from its own cells only. If it replies that it
 //! would have to query its parent, it lacks the event.
 //!
-//! If a leaf has called an event first-seen without its parent, the event may reach the levels above later. The check
-//! therefore waits for such events before it counts their cells as missing.
+//! A leaf that cannot reach its parent may call an event first-seen on its own. Such an event reaches the levels above
+//! later than other events, so the check waits for it before it counts its cells as missing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

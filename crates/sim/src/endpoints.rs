@@ -9,9 +9,9 @@ use crate::rights::with_rights;
 use crate::scenario::{Nemesis, Scenario};
 use crate::seeded_rng::SeededRng;
 
-/// Seeds of random numbers. `OF_ENDPOINTS` determines the scenario with Redis endpoints. `OF_CLOCKS` determines which clock
-/// decides when a key with its own time to live expires. Both seeds are independent of the other random numbers of a
-/// run, so these scenarios do not change other scenarios.
+/// Seeds of random numbers. `OF_ENDPOINTS` is used for the scenario with Redis endpoints. `OF_CLOCKS` is used to choose
+/// the clock that decides when a key with its own time to live expires. Because both seeds are independent of the other
+/// random numbers of a run, other scenarios stay unchanged.
 const OF_ENDPOINTS: u64 = 0xD0_0125 << 32;
 const OF_CLOCKS: u64 = 0xD0_C10C << 32;
 /// Lateness of the events of a filter whose nodes count the times of keys.

@@ -9,9 +9,9 @@ use crate::seeded_rng::SeededRng;
 /// take as long.
 const CALLS_MIN: u32 = 120;
 const PAUSE_MS_MIN: u64 = 400;
-/// Number of additional events in scenarios with access rights. These events are rare, so few of them are submitted by
-/// several producers. If the system wrongly records such an event for a producer without rights, a correct record of
-/// another producer therefore rarely hides the mistake from the checker.
+/// Number of additional events in scenarios with access rights. These events are rare, so hardly any of them is
+/// submitted by several producers. This helps the checker to find mistakes. If the system wrongly records an event for
+/// a producer without rights, a correct record of the same event by another producer would hide the mistake.
 const RARE_EVENTS: u64 = 300;
 /// One in this many calls uses one of the additional events.
 const RARE_EVERY: u64 = 3;

@@ -1,9 +1,9 @@
 //! Records which nodes calls entered, and lets producers look up events that were denied to other producers, for the
 //! laws about access rights.
 //!
-//! A call enters the cluster at the nodes that receive a batch of the call. The history records all of these nodes if
-//! the run uses access rights. A run without access rights needs no such record, so this module does nothing in such a
-//! run, and draws no random numbers.
+//! A call enters the cluster at the nodes that receive a batch of the call. If the run uses access rights, the history
+//! records all of these nodes, because the rights are checked there. In other runs, this module records nothing and
+//! draws no random numbers.
 
 use std::collections::BTreeSet;
 
@@ -48,9 +48,11 @@ impl Lane {
         lock(&self.history).rights.entries.insert(call, entries);
     }
 
-    /// Returns the event that a call uses, which is usually `event`. One producer always keeps its rights, and its
-    /// lookups are an exception: they use an event that was recently denied to another producer, if there is one. Such
-    /// a lookup shows whether the denied call has recorded its event nevertheless.
+    /// Returns the event that a call uses, which is usually `event`.
+    ///
+    /// The lookups of one producer, which always keeps its rights, are an exception. Such a lookup uses an event that
+    /// was recently denied to another producer, if there is one, and so shows whether the denied call has recorded the
+    /// event nevertheless.
     pub(super) fn or_one_that_was_refused(&self, event: u64, is_lookup: bool, dice: &mut SeededRng) -> u64 {
         if !self.scenario.rights || !is_lookup || self.number != principals::HOLDER {
             return event;

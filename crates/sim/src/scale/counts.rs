@@ -33,9 +33,9 @@ impl Counts {
         }
     }
 
-    /// Subtracts the traffic that links have even without any events, for example to measure the clock of the peer.
-    /// `rest` contains the traffic of a period without events, and `share` is the share of it to subtract. If at most
-    /// one message of a link is left after the subtraction, the traffic of this link counts as zero.
+    /// Subtracts the traffic that links have even without any events, for example because nodes measure each other's
+    /// clocks. `rest` is the traffic of a period without events, and `share` is the part of it that is subtracted. If
+    /// at most one message of a link is left after the subtraction, the traffic of this link counts as zero.
     pub(super) fn without(mut self, rest: &Self, share: f64) -> Self {
         for (link, count) in &mut self.messages {
             *count -= share * rest.messages.get(link).copied().unwrap_or(0.0);

@@ -17,8 +17,8 @@ use crate::seeded_rng::SeededRng;
 const FINDS_DAMAGE: Duration = Duration::from_secs(3);
 /// Maximum time that a fault waits for a write or a sync. After that, the fault does not happen.
 const WRITTEN_MAX: Duration = Duration::from_secs(2);
-/// Upper bounds in milliseconds of the random time by which a hang of a disk exceeds one second. Three of the four
-/// bounds are small, so most hangs are so short that the node keeps its slices.
+/// Upper bounds for the duration of a hang of a disk, in milliseconds. A hang takes one second plus a random time up to
+/// one of these bounds. Three of the four bounds are small, so most hangs are so short that the node keeps its slices.
 const HANGS_MS_BELOW: [u64; 4] = [3_000, 6_000, 6_000, 59_000];
 /// Duration of a hang in milliseconds after which another fault happens as well.
 const HANGS_ALONE_MS_MAX: u64 = 4_000;
