@@ -1,6 +1,6 @@
-//! Records of what consumers know about the events that they claimed, in simulated time. In addition to such a record,
-//! the history of a run contains the calls of each claim. The request of the claim is recorded as a lookup, whose
-//! verdict is first-seen if the claim was granted. A confirmation of the claim is recorded as a submission.
+//! Records of what consumers know about the events that they claimed, in simulated time. The history of a run also
+//! contains the calls that belong to each claim. The request of a claim appears there as a lookup, whose verdict is
+//! first-seen if the claim was granted. A confirmation appears as a submission.
 //!
 //! This module contains plain data.
 

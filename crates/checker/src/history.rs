@@ -354,8 +354,8 @@ pub struct History {
     /// simulated microseconds. A hang is listed only if every slice has a complete copy on another node, because only
     /// then can another node give verdicts.
     pub hangs: Vec<(u64, u64)>,
-    /// Ends of processes whose disks were full. Until its process ends, the node answers lookups from memory, so it
-    /// also finds events that its disk has not written. When the process ends, these events are lost.
+    /// Ends of processes whose disks were full. The node of such a process answers lookups from memory, so it also
+    /// finds events that could not be written to the full disk. When the process ends, these events are lost.
     pub lost_while_full: Vec<EndOnFullDisk>,
     /// Times from when to when the clock of a node was wrong, in simulated microseconds.
     pub wrong_clocks: Vec<(u64, u64)>,
@@ -369,8 +369,8 @@ pub struct History {
     pub cells: CellsRead,
     /// Slices whose copies differed at the end, because one copy lacked an event that another copy had.
     pub lagging: Vec<u32>,
-    /// Reports of nodes that they were ready although they lacked events. Each entry contains the time of the report in
-    /// simulated microseconds, the node, and a slice of this node that lacked something that another copy had.
+    /// False reports of nodes that they were ready. Each entry contains the time of the report in simulated
+    /// microseconds, the node, and a slice of this node that lacked an event which another copy of the slice had.
     pub ready_without: Vec<(u64, usize, u32)>,
     /// Number of copies that have begun to move.
     pub moves_begun: u64,
@@ -413,10 +413,10 @@ impl History {
         call.returned_us.is_some_and(|returned_us| returned_us < self.first_attempt_us(other))
     }
 
-    /// Returns for how long an event that two calls submitted is certainly remembered, in milliseconds. Each of the two
-    /// calls may set its own time to live, so the result depends on which call recorded the event. If one call returned
-    /// before the other was first sent, the earlier call recorded the event. Otherwise either call may have recorded
-    /// it, so the function returns the shorter time.
+    /// Returns for how long an event that two calls submitted is certainly remembered, in milliseconds, which is at
+    /// most the window. Each call may set its own time to live, and that of the call that recorded the event applies.
+    /// If one call returned before the other was first sent, the earlier call recorded the event. Otherwise either call
+    /// may have recorded it, so the shorter time to live is used.
     fn recorded_for_ms(&self, first: &Call, second: &Call) -> u64 {
         let ttl_ms = if self.precedes(first, second) {
             first.ttl_ms
@@ -451,9 +451,10 @@ impl History {
         returned_us.is_some_and(|returned_us| returned_us.saturating_sub(self.first_attempt_us(sent)) < limit_us)
     }
 
-    /// Returns whether an event that `recorder` may have recorded may still be known when `asker` asks about it. If
-    /// producers stamp the events and the event of `recorder` has a later time than the event of `asker`, it is always
-    /// still known, because an event that arrives late finds everything that was recorded before.
+    /// Returns whether an event that `recorder` may have recorded may still be known when `asker` asks about it.
+    ///
+    /// If producers stamp the events and the event of `asker` has the earlier time, the result is always `true`,
+    /// because an event that arrives late finds everything that was recorded before it.
     pub fn may_be_known(&self, recorder: &Call, asker: &Call) -> bool {
         let window_at_most_ms = match recorder.ttl_ms {
             Some(ttl_ms) => ttl_ms.saturating_add(self.promises.ttl_rounding_ms),
@@ -475,9 +476,9 @@ impl History {
         self.promises.leaves_answer_alone && call.degraded
     }
 
-    /// Returns whether an event that `call` has recorded may still be unknown at other sites when `lookup` begins. That
-    /// is possible if a leaf has called the event first-seen on its own, because the leaf reports such an event to the
-    /// root later. If the leaf's node ends before the report, the other sites never learn of the event.
+    /// Returns whether an event that `call` has recorded may still be unknown at other sites when `lookup` begins. This
+    /// is possible if a leaf of a filter tree has called the event first-seen on its own, because it reports the event
+    /// to the root only later. If the leaf's node ends before this report, other sites never learn of the event.
     pub fn may_be_unknown_elsewhere(&self, call: &Call, lookup: &Call) -> bool {
         let began_us = self.first_attempt_us(call);
         let is_settling = lookup.began_us < self.settled_us;
@@ -490,9 +491,9 @@ impl History {
         self.outages.iter().any(|outage| outage.may_hide_from(lookup))
     }
 
-    /// Returns whether `asker` may have found an event because `recorder` had recorded it, although this record was
-    /// then lost with a node. This is only possible if `recorder` was still in progress at the time of the loss. Its
-    /// client then sent the event again, and may have got a different verdict.
+    /// Returns whether `asker` may have found an event that `recorder` had recorded and that was then lost with a node.
+    /// This is possible only if `recorder` was still in progress when the node was lost. In that case, the client of
+    /// `recorder` sent the event again after the loss, and may have got a different verdict.
     pub(crate) fn may_have_recorded_in_vain(&self, recorder: &Call, asker: &Call) -> bool {
         !recorder.is_lookup
             && recorder.began_us < asker.returned_us.unwrap_or(0)

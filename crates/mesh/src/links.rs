@@ -30,10 +30,13 @@ pub enum Way {
 }
 
 impl Way {
-    /// Returns whether the message in transit is lost when the process of `node` ends. A message from one node to
-    /// another is lost if `node` is its sender or its receiver. A query to another level of a filter tree is lost only
-    /// if `node` has sent it, because the receivers of a query are not determined before it arrives. The answer to a
-    /// query is lost together with the node that sent the query.
+    /// Returns whether the message in transit is lost when the process of `node` ends. This depends on the kind of the
+    /// message:
+    ///
+    /// - A message from one node to another is lost if `node` is its sender or its receiver.
+    /// - A query to another level of a filter tree is lost only if `node` has sent it, because the receivers of a query
+    ///   are not determined before it arrives.
+    /// - An answer to a query is lost if `node` has sent the query.
     pub fn is_lost_with(&self, node: NodeId) -> bool {
         match self {
             Self::Peer(from, to, _) => *from == node || *to == node,

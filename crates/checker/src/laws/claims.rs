@@ -74,16 +74,18 @@ impl Granted<'_> {
     }
 
     /// Returns whether a later claim of the same event got a fence that is not greater than the fence of this claim. A
-    /// claim is later if it was requested after this claim was answered. The order of the grants does not decide this,
-    /// because a claim that is retried for a long time may be granted late.
+    /// claim counts as later only if it was requested after this claim was answered. If the two requests overlap in
+    /// time, either claim may have been granted first, because a claim that is retried for a long time may be granted
+    /// late.
     fn is_overtaken_by(&self, later: &Self) -> bool {
         let is_before = self.claim.told_us.is_some_and(|told_us| told_us <= later.claim.asked_us);
         is_before && self.grant.fence >= later.grant.fence
     }
 
-    /// Returns whether the consumer lost the lease without a valid reason. Either the lease was lost before its end,
-    /// although no other client can get the event before that time. Or the lease was lost after its end, but no other
-    /// claim can have replaced it.
+    /// Returns whether the consumer lost the lease without a valid reason. There are two such cases:
+    ///
+    /// - The lease was lost before its end, although no other client can get the event before that time.
+    /// - The lease was lost after its end, but no other claim can have replaced it.
     ///
     /// Another claim may have replaced this claim even if its first request was sent earlier, because an attempt of a
     /// claim may arrive late.

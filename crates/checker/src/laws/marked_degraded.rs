@@ -1,7 +1,7 @@
 //! Law: if an event is called first-seen again because a node was lost, the verdict is marked as degraded. The mark
-//! tells the producer that a slice was incomplete. A producer learns only how many of its verdicts are marked, so this
-//! law does not check individual events. It checks that there are at least as many marks as events that were first-seen
-//! again.
+//! tells the producer that a slice was incomplete. A producer learns only how many of its verdicts are marked, so the
+//! law cannot check individual events. Instead, it checks that there are at least as many marks as events that were
+//! first-seen again.
 
 use std::collections::BTreeMap;
 

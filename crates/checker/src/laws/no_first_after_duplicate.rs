@@ -1,19 +1,20 @@
-//! Law: if an event got the verdict duplicate, no later call gets first-seen for it within the window. The verdict
-//! duplicate means that some submission has recorded the event, but the history does not state which one. A later
-//! first-seen therefore violates the law only if it lies within the window of every submission that may have recorded
-//! the event.
+//! Law: if an event got the verdict duplicate, no later call gets first-seen for it within the window. A duplicate
+//! shows that some submission has recorded the event, but the history does not state which one. The law is therefore
+//! violated only if the later first-seen lies within the window of every submission that may have recorded the event.
 //!
 //! This law does not apply if the filter's policy allows lost events to be first-seen again.
 //!
-//! There are two exceptions in which an event may be first-seen after a duplicate. The first exception is an event
-//! whose recording was abandoned half-way, so that no producer got first-seen for it. Its cells may be set in some
-//! copies of a slice only, or may be missing in slices that did not count at that time. The exception requires that the
-//! answering nodes changed while the event was recorded, and changed again after the duplicate.
+//! There are two exceptions in which an event may be first-seen after a duplicate.
+//!
+//! The first exception is an event whose recording was abandoned half-way, so that no producer got first-seen for it.
+//! Only some of the event's cells may be set, or they may be set only in some copies of a slice. Different nodes can
+//! then reach different verdicts. The exception therefore requires that the answering nodes changed while the event was
+//! recorded, and changed again after the duplicate.
 //!
 //! The second exception is an event that a lookup found on a node with a full disk. If the node's process ends before
-//! the disk has written the event, the event is lost and may be first-seen again. The history does not state which node
-//! answered the lookup, so the exception applies if the process of any node that had all cells of the event has ended
-//! in this way.
+//! the event is written to the disk, the event is lost and may be first-seen again. The history does not state which
+//! node answered the lookup. The exception therefore applies if any node that had all cells of the event has lost its
+//! process in this way.
 
 use super::Violation;
 use crate::history::{Call, EndOnFullDisk, History};

@@ -51,10 +51,11 @@ pub(crate) struct GroupClaims<Former> {
     headed_since: Epoch,
     /// The next time at which nodes are asked by which cluster map they act.
     next_ask_ms: MonotonicMs,
-    /// The next times at which entries are removed from the claim table. At `next_pass_ms`, the claims whose leases
-    /// ended long ago are removed. If room for claims runs out before that time, all claims whose leases have ended are
-    /// removed. Finding these claims requires a scan of the table, so the scan is not repeated before `next_drop_ms`.
+    /// The next time at which the claims whose leases ended long ago are removed from the claim table.
     next_pass_ms: MonotonicMs,
+    /// The next time at which the claim table may be scanned for claims whose leases have ended. Such a scan removes
+    /// these claims when the group runs out of room for further claims. It takes long, so it is repeated only after
+    /// [`DROP_EVERY_MS`] milliseconds.
     next_drop_ms: MonotonicMs,
     counts: ClaimCounts,
 }

@@ -81,8 +81,8 @@ impl<Former> HeadChanges<Former> {
     }
 
     /// Returns the time in milliseconds for which a former head may still have an active claim of an event, or `None`
-    /// if no former head can have one. The function calls `counts` for each change of heads with the former heads, or
-    /// with `None` if these are unknown. `counts` returns whether the change concerns the event.
+    /// if no former head can have one. The callback `counts` returns whether a change of heads concerns the event. Its
+    /// argument describes the heads before that change, and is `None` if these heads are unknown.
     pub(crate) fn left_ms(&self, counts: impl Fn(Option<&Former>) -> bool, now_ms: MonotonicMs) -> Option<u64> {
         let changes = self.changes.iter().filter(|change| counts(change.former.as_ref()));
         changes.map(|change| change.until_ms.map_or(self.wait_ms, |until_ms| until_ms.since(now_ms).max(1))).max()

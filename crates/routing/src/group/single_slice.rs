@@ -196,8 +196,9 @@ impl SingleSliceGroup {
     /// Returns one decision for all events of a submission, if the slice may lack events and the filter's policy
     /// forbids testing such a slice. Returns `None` if the slice can be tested.
     ///
-    /// Even if the slice is not tested, the times of the events advance the group's clock. A window that counts events
-    /// is an exception. It does not count undecided events, because their producers send them again.
+    /// Even if the slice is not tested, the times of the events advance the group's clock. The only exception is a
+    /// window that counts events. Such a window does not count undecided events, because their producers send them
+    /// again.
     fn lost(&mut self, submission: &Submission) -> Option<Decision> {
         let decision = match self.when_lost {
             _ if self.is_known_whole() || submission.operation == Operation::Release => return None,

@@ -6,8 +6,8 @@ use crate::ids::{Epoch, FilterId, Incarnation, NodeId};
 use crate::protocol::{Command, Entry, PeerBody, PeerMessage, Proposal, Record};
 
 /// Number of low bits of a record number or ticket that form a counter. The 8 bits above the counter contain the lowest
-/// bits of the node's incarnation, because there is no room for the whole incarnation. A restarted process has another
-/// incarnation, so it does not mistake a late reply to the earlier process for a reply to itself.
+/// bits of the node's incarnation, because there is no room for the whole incarnation. A restarted process has a
+/// different incarnation, so it can tell a late reply to the earlier process from a reply to itself.
 pub(crate) const NUMBER_BITS: u32 = 40;
 
 /// A slice group of a filter on one start of a node.

@@ -89,8 +89,9 @@ pub enum WhenLost {
     /// The reply is duplicate, no matter whether the event is known, and no cell is set. The filter thereby treats
     /// every position on a failed slice as set (Koloniari et al. 2011, section 3.2).
     Duplicate,
-    /// The remaining slices decide the event alone, and reply first-seen if they find an empty cell. An event may have
-    /// left its cells only on the failed slices. Such an event is reported as first-seen a second time.
+    /// The remaining slices decide the event alone, and reply first-seen if they find an empty cell. A known event can
+    /// therefore be reported as first-seen a second time. This happens if all slices that contain its cells have
+    /// failed.
     FirstSeen,
 }
 

@@ -18,10 +18,10 @@ use super::slicing::Slicing;
 pub struct SlicedDefinition {
     /// Slicing of the filter.
     pub slicing: Slicing,
-    /// Definition of one slice group, as if the group was a single filter. A group consists of slices that share
-    /// events, which means that the positions of an event are spread over them. With horizontal slicing, slices share
-    /// no events, so every group consists of one slice. With vertical slicing, there is only one group, which is the
-    /// whole filter.
+    /// Definition of one slice group, as if the group was a single filter. A slice group consists of slices that share
+    /// events, which means that the positions of one event are spread over them. With horizontal slicing, slices share
+    /// no events, so every group consists of one slice. With vertical slicing, all slices share events, so there is
+    /// only one group, which is the whole filter.
     pub group: FilterDefinition,
 }
 

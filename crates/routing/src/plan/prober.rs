@@ -3,10 +3,11 @@
 //!
 //! The results are the same slices and positions as those of [`super::SlicePlan`], in the same order.
 //!
-//! A *group position* is the position of a cell within a whole slice group. Group positions number the cells of all
-//! slices of the group consecutively: the group position is the number of the slice in the group, multiplied by the
-//! number of cells of a slice, plus the position within the slice. If the slices are consecutive ranges of one filter's
-//! cells, the group position is the same as the position in the undivided filter.
+//! A *group position* is the position of a cell within a whole slice group. The cells of the group are numbered slice
+//! by slice: first the cells of the first slice, then the cells of the second slice, and so on. The group position is
+//! therefore the number of the slice in the group, multiplied by the number of cells of a slice, plus the position
+//! within the slice. If the slices are consecutive ranges of one filter's cells, the group position is the same as the
+//! position in the undivided filter.
 //!
 //! This module does not depend on the owners of slices, on the network or on the contents of cells.
 
@@ -87,9 +88,9 @@ impl Prober {
         Ok(Self { groups, geometry, shape: plan.shape(), spread, divided })
     }
 
-    /// Creates the prober for a lower level of a filter tree. Levels exchange the positions of events at the root, so
-    /// probes of every level contain these positions. The prober of a lower level converts them to the level's own
-    /// cells when it determines the slices of an event. `2^fold` cells of the root share one cell of the level.
+    /// Creates the prober for a lower level of a filter tree. `2^fold` cells of the root share one cell of the level.
+    /// All levels of a tree exchange the positions of events at the root, so the probes of a lower level contain root
+    /// positions too. The prober converts them to the level's own cells when it determines the slices of an event.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::new`].

@@ -101,13 +101,14 @@ impl SlicePlan {
         Ok(Self { picks, slice })
     }
 
-    /// Creates the plan of a general slicing, which is meant for experiments (Koloniari et al. 2011, section 3.3,
-    /// Proposition 2). An event has k positions. `choices` (k1 in the paper) hash functions choose slices for the
-    /// event, and each chosen slice holds k/k1 of the positions.
+    /// Creates the plan of a general slicing, of which horizontal and vertical slicing are special cases. It is meant
+    /// for experiments (Koloniari et al. 2011, section 3.3, Proposition 2). An event has k positions. A number of hash
+    /// functions, `choices` (k1 in the paper), choose slices for the event, and each chosen slice holds k/k1 of the
+    /// positions.
     ///
-    /// Horizontal and vertical slicing are the two extremes. With one choice, one slice holds all positions, as with
-    /// horizontal slicing. With k choices, each chosen slice holds one position, and the slices have the same load as
-    /// with vertical slicing.
+    /// The number of choices determines how similar the plan is to the two special cases. With one choice, one slice
+    /// holds all positions, as with horizontal slicing. With k choices, each chosen slice holds one position, and the
+    /// slices have the same load as with vertical slicing.
     ///
     /// # Errors
     /// Returns [`PlanError`] if the layout is not classic, if the number of slices is 0 or too large, or if the number

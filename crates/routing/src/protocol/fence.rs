@@ -17,10 +17,15 @@ const COUNTER_BITS: u32 = 40;
 /// that receives events from several consumers can store the highest fence for each event, and reject deliveries with a
 /// lower fence, because their claims have expired.
 ///
-/// A later grant on the same event always has a higher fence. A fence consists of the filter, the epoch of the filter,
-/// the incarnation of the head node, and a counter, which are compared in this order. If another node becomes the head
-/// node of the event, the epoch rises. If the head node restarts, its incarnation rises. Within one process, the
-/// counter rises with every grant. Encoded fences compare in the same order.
+/// A later grant on the same event always has a higher fence. A fence consists of four numbers, which are compared in
+/// this order:
+///
+/// - The number of the filter.
+/// - The epoch of the filter, which rises if another node becomes the head node of the event.
+/// - The incarnation of the head node, which rises if the head node restarts.
+/// - A counter, which rises with every grant of one process.
+///
+/// Encoded fences compare in the same order.
 ///
 /// ```
 /// use firstseen_routing::{Epoch, Fence, FilterId, Incarnation};

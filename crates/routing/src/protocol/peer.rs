@@ -91,14 +91,17 @@ pub enum PeerBody {
     AskCells(AskCells),
     /// Answer to `AskCells`.
     Cells(CellParts),
-    /// Recorded events and replies, which one node forwards to another node. Most of these messages belong to a group
-    /// in which one slice holds all positions of an event. The copy that answers clients then sends its records to the
-    /// other copies of the slice, and each of these copies acknowledges the message number.
+    /// Recorded events and replies, which one node forwards to another node. Most of these messages replicate a slice
+    /// that holds all positions of its events. The copy of the slice that answers clients sends its records to the
+    /// other copies, and each of these copies acknowledges the message number.
     ///
-    /// Messages without a number contain only replies, and the receiver does not acknowledge them. Their purpose
-    /// depends on the slicing. If one slice holds all positions of an event, they bring the missing replies to a copy
-    /// whose node was down and has returned. If positions are spread over several slices, they bring the replies of a
-    /// head node to the node that will take over its events.
+    /// A message without a number contains only replies, and the receiver does not acknowledge it. Its purpose depends
+    /// on the slicing:
+    ///
+    /// - If one slice holds all positions of an event, the message brings missing replies to a copy whose node was down
+    ///   and has returned.
+    /// - If the positions are spread over several slices, the message brings the replies of a head node to the node
+    ///   that will take over its events.
     Mirror(Option<MirrorNumber>, Arc<Mirrored>),
     /// States that the previous head node of a slice has finished all events of that slice. The previous head node
     /// sends this message to the node that has taken over the slice.
@@ -154,9 +157,9 @@ impl PeerBody {
 pub struct HandedOver {
     /// Epoch of the takeover. The receiver has taken over at this epoch or at an earlier one.
     pub epoch: Epoch,
-    /// Period for which the receiver knows the replies of the sender, in milliseconds before this message. When a
-    /// client retries a request that the sender answered within this period, the receiver can repeat the sender's
-    /// reply. Clients mark retries with an idempotency key.
+    /// Period for which the receiver knows the replies of the sender, in milliseconds before this message. If a client
+    /// retries a request that the sender answered within this period, the receiver repeats the sender's reply. The
+    /// receiver recognizes a retry by its idempotency key.
     pub told_for_ms: u64,
 }
 

@@ -203,9 +203,9 @@ fn a_call_on_its_way_when_the_filter_goes_is_answered() {
     assert!(unknown > 50, "{unknown} had recorded nothing");
 }
 
-/// Tests that the change of filters must wait until no event is in flight. The rule `SingleFlight` is switched off, so
-/// a head does not find its own events in flight and only the tested rule is left. If the change does not wait, the old
-/// filter calls an event first-seen and also sends it to the successor.
+/// Tests that a filter must not be replaced by its successor while events are in flight. Without this rule, the old
+/// filter calls an event first-seen and also sends it to the successor. The test switches off the rule `SingleFlight`
+/// too, by which a head finds its own events in flight, because that rule would hide the fault.
 #[test]
 fn a_change_that_does_not_wait_for_events_in_flight_is_found() {
     let limits = OwnerLimits { rules: Rules::without(Rule::SingleFlight), ..OwnerLimits::default() };

@@ -211,9 +211,9 @@ fn submissions_behind_a_lookup_are_run_when_the_event_it_waits_for_is_refused() 
 }
 
 /// Regression test: the head of an event receives two cluster maps at once. Under the first of these maps, another node
-/// may have been the head of the event, so this node cannot know whether the event is new. In an earlier version, the
-/// cells of the event were then set on the head only. Afterwards the head replied duplicate, while the next head
-/// replied first-seen.
+/// may have been the head, so the present head cannot know whether the event is new. In an earlier version, the cells
+/// of the event were then set on the present head only. Afterwards the present head replied duplicate, while the next
+/// head replied first-seen.
 #[test]
 fn an_event_that_two_maps_have_overtaken_is_unknown_and_recorded_at_all_copies() {
     let (mut network, event) = copied();
@@ -239,10 +239,10 @@ fn an_event_that_two_maps_have_overtaken_is_unknown_and_recorded_at_all_copies()
     assert_eq!(replies(&network), [duplicate(5)]);
 }
 
-/// Regression test: a former head has sent a request to set the cells of an event, and the request is delayed.
-/// Meanwhile another node becomes the head and also finds the event new. The former head then learns only that the
-/// destination of its request is gone. In an earlier version, it treated the cells as set, or set them again, and
-/// replied first-seen. The event then had two winners.
+/// Regression test for an event with two winners. A former head has sent a request to set the cells of an event, and
+/// the request is delayed. Meanwhile a new head also finds the event new and replies first-seen. The former head then
+/// learns only that the destination of its request is gone. In an earlier version, it treated the cells as set, or set
+/// them again, and replied first-seen too.
 #[test]
 fn a_former_head_wins_nothing_when_a_node_that_it_waits_for_is_gone() {
     for goes_down in [true, false] {

@@ -304,10 +304,11 @@ fn an_early_reply_of_a_node_that_has_left_makes_a_gap_where_its_event_is_lost() 
     assert!(!network.is_all_complete(), "node 2 has not got the event that node 3 replied to");
 }
 
-/// Tests that it is not enough to keep an event for a node that is down, if the slice of that node has moved. Node 1
-/// fetches slice 1 from node 2, which has not received one event of node 3 yet. Under the old cluster map, node 3 does
-/// not send this event to node 1 either. If node 2 then goes down, node 3 keeps the event for node 2 only, so the moved
-/// slice on node 1 would lack it.
+/// Tests that it is not enough to keep an event for a node that is down, if the slice of that node has moved.
+///
+/// Node 1 fetches slice 1 from node 2 while node 2 has not received one event of node 3 yet. Under the old cluster map,
+/// node 3 does not send this event to node 1 either. When node 2 goes down, node 3 would keep the event for node 2
+/// only, so the moved slice on node 1 would lack it.
 #[test]
 fn events_kept_for_a_node_that_is_down_do_not_follow_its_slice() {
     let (mut network, mut producer, keys) = long_window(AnswerWhen::Safe, 20);
@@ -337,9 +338,9 @@ fn events_kept_for_a_node_that_is_down_do_not_follow_its_slice() {
     find_again(&mut network, &mut producer, &keys, began_ms);
 }
 
-/// Tests a copy that is filled from another copy with a missing event. Node 1 comes back and fetches its cells from
-/// node 2, which has not received one event of node 3 yet. Node 3 keeps the event for neither of them. If node 2 then
-/// goes down, node 3 must not treat the event as recorded, because node 1 lacks it too.
+/// Tests a copy that is filled from another copy, which lacks an event. Node 1 comes back and fetches its cells from
+/// node 2, while node 2 has not received one event of node 3 yet. Node 3 keeps the event neither for node 1 nor for
+/// node 2. If node 2 then goes down, node 3 must not treat the event as recorded, because node 1 lacks it too.
 #[test]
 fn a_copy_that_is_back_lacks_sets_in_flight_to_the_node_it_fetched_from() {
     let limits = OwnerLimits { missed_events_max: 0, ..OwnerLimits::default() };

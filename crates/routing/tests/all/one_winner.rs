@@ -143,8 +143,8 @@ fn the_order_of_messages_does_not_matter() {
 }
 
 /// Runs the same workload as `crates/node/tests/all/one_winner.rs`. In this workload, 64 producers send the same 10,000
-/// events in batches, and groups of eight producers send the same batch at the same time. Returns the number of events
-/// that do not have exactly one winner, which is a submission with the verdict first-seen.
+/// events in batches, and groups of eight producers send the same batch at the same time. A submission with the verdict
+/// first-seen is a winner. The function returns the number of events that do not have exactly one winner.
 fn not_one_winner(lookup: Lookup, limits: OwnerLimits) -> usize {
     const EVENTS: u64 = 10_000;
     const BATCH_EVENTS: u64 = 625;

@@ -21,9 +21,9 @@ fn network(kind: Kind, window: &str, limit: Limit) -> (Network, Producer) {
     (network, Producer::new(1, &definition))
 }
 
-/// Returns the number of different keys that are recorded until the filter is full, according to a node that has kept
-/// its cells. When half of the capacity is used, another node loses its cells by a restart, and all previous keys are
-/// sent again. This is repeated `restarts` times.
+/// Returns the number of different keys that are recorded until a node that has kept its cells reports the filter as
+/// full. When half of the capacity is used, another node loses its cells by a restart, and all previous keys are sent
+/// again. The function repeats these two steps `restarts` times before it sends further keys.
 fn keys_when_full(kind: Kind, window: &str, limit: Limit, restarts: u32) -> u64 {
     let (mut network, mut producer) = network(kind, window, limit);
     let mut recorded = BTreeSet::new();

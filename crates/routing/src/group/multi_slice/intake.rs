@@ -1,7 +1,9 @@
 //! Accepts submissions, which are the batches of events that producers send. A submission is checked against the
 //! limits, the replay guard and the clock. It is then either rejected before any cell is set, or accepted as a whole.
-//! If the replay guard recognizes a submission as a retry, the submission is not executed again. Of several events with
-//! the same positions, only one is tested at a time.
+//! If the replay guard recognizes a submission as a retry, the submission is not executed again.
+//!
+//! Events with the same positions are tested one at a time. The other events wait until the first one has a verdict,
+//! because that verdict may also decide them.
 
 use firstseen_filter::{PREFETCH_EVENTS, Placed};
 

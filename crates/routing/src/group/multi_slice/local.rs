@@ -1,9 +1,8 @@
 //! What a node has of a group and knows about it, except the events that it heads.
 //!
 //! Each part of the local state is a type that owns its data. This file contains the operations that need several of
-//! these parts: it checks the room for new events, proposes the next generation before the newest one is full, and
-//! handles events that slices lack. `facts.rs` uses the same parts to answer questions about an event, and `copying.rs`
-//! uses them to exchange cells with other copies.
+//! these parts. They check the room for new events, propose the next generation before the newest one is full, and
+//! handle events that slices lack.
 
 use firstseen_filter::{Ability, CellDefinition, Geometry, Layout, Refresh, UnitNumber};
 

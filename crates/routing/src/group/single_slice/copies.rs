@@ -89,9 +89,9 @@ impl SingleSliceGroup {
         self.mirrors.has_others() && !self.mirrors.is_gone_here() && self.from_copies.fetched.has(0)
     }
 
-    /// Returns the time from which the fetched cells count as complete. Every retry must get the reply to its first
+    /// Returns the time from which the fetched cells count as complete. A retry must get the same reply as its first
     /// attempt, so this copy first waits until it knows the replies to all submissions that may still be retried. If no
-    /// other node can send it these replies, it does not wait.
+    /// other node can send these replies, this copy does not wait for them.
     pub(super) fn known_ms(&self) -> MonotonicMs {
         let is_told = self.mirrors.has_live_origin() || self.mirrors.other_that_answers().is_some();
         self.joining.known_ms(is_told)
@@ -282,10 +282,10 @@ impl SingleSliceGroup {
         parts.into_entries().try_for_each(|part| self.slice.take_part(part, &mut keep))
     }
 
-    /// Forgets the remembered idempotency keys and their replies. This is necessary because these replies may never
-    /// have reached their producers, and another copy may have sent different replies since. After this call, a retry
-    /// is decided again. If its event is found, the reply must take into account that the retry's own first attempt may
-    /// have recorded the event.
+    /// Forgets the remembered idempotency keys and their replies. These replies may never have reached their producers,
+    /// and another copy may have sent different replies since, so they must not be used again. After this call, a retry
+    /// is decided again. If the event of a retry is found, the retry's own first attempt may have recorded it, and the
+    /// reply must take this into account.
     pub(super) fn forget_names(&mut self) {
         self.guard = ReplayGuard::new(self.joining.horizon_ms(), self.present.limits().guard_bytes_max);
         self.joining.begin_at_next_input();

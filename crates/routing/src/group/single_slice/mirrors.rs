@@ -178,7 +178,8 @@ impl Mirrors {
     /// answered.
     ///
     /// Returns whether the replies in the received records are still valid. They are not valid if this node has missed
-    /// cluster maps, because a third copy may have answered under one of these maps and sent different replies.
+    /// cluster maps. A third copy may then have answered under one of the missed maps, and may have sent different
+    /// replies.
     fn take_over(&mut self, before: Option<NodeId>, epochs: u64, commands: &mut Vec<Command>) -> bool {
         let (heard, is_all) = self.heard.take_from(before);
         let counts = is_all && (epochs == 1 || heard.is_empty());
@@ -322,10 +323,10 @@ impl Mirrors {
         }
     }
 
-    /// Schedules records that another copy has rejected to be sent again. That copy acts under the same cluster map, so
-    /// it did not reject the records because of an outdated map. It may have no room for the records, or may be unable
-    /// to open another generation, until some of its events expire. If its disk hangs or it has lost the slice instead,
-    /// a new cluster map follows soon.
+    /// Schedules records that another copy has rejected to be sent again. The other copy acts under the same cluster
+    /// map, so an outdated map is not the reason for the rejection. Usually the other copy has no room for the records,
+    /// or cannot open another generation, until some of its events expire. It may also have lost the slice, or its disk
+    /// may hang. In these two cases, a new cluster map follows soon.
     pub(super) fn refused(&mut self, of: NodeId, refused: &[u64], now_ms: MonotonicMs) {
         let lacking = self.held.iter().filter_map(|held| match held {
             WaitingRecords::Mirrored { number, missing, .. } if refused.contains(number) && missing.contains(&of) => {

@@ -21,9 +21,9 @@ pub(super) struct ReplyKnowledge {
     since_ms: Option<MonotonicMs>,
     /// Whether the copy starts to remember replies only with the next input.
     is_due: bool,
-    /// Time from which this copy knows every reply of other copies that it may need. Until this time, a submission may
-    /// be retried that another copy has answered and whose reply this copy does not know. `None` if no such reply is
-    /// missing.
+    /// Time from which this copy knows every reply of other copies that it may need, or `None` if no such reply is
+    /// missing. Before this time, a producer may still retry a submission that another copy has answered and whose
+    /// reply this copy does not know.
     known_from_ms: Option<MonotonicMs>,
     /// Time at which the answering copy is asked for its replies. `None` if that is not necessary.
     next_ask_ms: Option<MonotonicMs>,
@@ -99,8 +99,8 @@ impl ReplyKnowledge {
     }
 
     /// Notes that the answering copy has sent all replies that it knows from the last `told_for_ms` milliseconds. This
-    /// copy may still lack replies that it once knew and has forgotten. The answering copy may not know them either,
-    /// because this copy may have recorded their events without ever sending a reply.
+    /// copy may still lack replies that it knew once and has forgotten. It may have recorded the events of such a
+    /// submission without ever sending the reply, so the answering copy may not know the reply either.
     pub(super) fn end_hearing(&mut self, told_for_ms: u64, now_ms: MonotonicMs) {
         if std::mem::take(&mut self.is_hearing) {
             self.next_ask_ms = None;
@@ -125,8 +125,8 @@ impl ReplyKnowledge {
     }
 
     /// Returns whether the events of a batch may be found only because the first attempt of the same batch recorded
-    /// them. That is possible if the first attempt may have come before this copy started to remember replies, because
-    /// a retry of it is then not recognized.
+    /// them. This is possible if the first attempt came before this copy started to remember replies, because this copy
+    /// then does not recognize the batch as a retry.
     pub(super) fn may_be_its_own(&self, submission: &Submission, now_ms: MonotonicMs) -> bool {
         let is_young = self.since_ms.is_some_and(|since_ms| now_ms.since(since_ms) < self.horizon_ms);
         (submission.again || !submission.names.is_empty()) && (self.is_due || is_young)

@@ -85,10 +85,13 @@ impl Workbench {
         standings
     }
 
-    /// Adjusts the time stamps of lookups whose time is later than `now_unit`, the time of the latest recorded event. A
-    /// lookup that asks for an estimate of a frequency gets the estimate for its own time. Any other lookup is judged
-    /// at its own time if the slice can look up a future time, which `judges_ahead` states. Otherwise it is judged at
-    /// `now_unit`.
+    /// Adjusts the time stamps of lookups whose time is later than `now_unit`, the time of the latest recorded event.
+    /// The adjustment depends on the lookup:
+    ///
+    /// - A lookup that asks for an estimate of a frequency gets the estimate for its own time.
+    /// - Any other lookup is judged at its own time if the slice can look up a future time, which `judges_ahead`
+    ///   states.
+    /// - If the slice cannot look up a future time, the lookup is judged at `now_unit`.
     pub(super) fn judge_ahead(&mut self, operation: Operation, now_unit: UnitNumber, judges_ahead: bool) {
         for stamp in self.stamps.iter_mut().filter(|stamp| stamp.judged > now_unit) {
             match operation {
