@@ -351,9 +351,11 @@ fn too_coarse(filter: &str, tick_ms: u64) -> String {
     )
 }
 
-/// Converts the reply to a claim into a verdict and the holder of the claim. The client library would release a granted
-/// claim when its value is dropped. The endpoint instead keeps the claim in force until its lease ends, and stores the
-/// fence, with which it later confirms or releases the event.
+/// Converts the reply to a claim into a verdict and the holder of the claim. If the claim was granted, the holder
+/// contains the fence with which the endpoint later confirms or releases the event.
+///
+/// The client library releases a granted claim when its value is dropped. This function prevents that, so the claim
+/// stays in force until its lease ends.
 fn granted(claiming: Claiming) -> (Verdict, Hold) {
     match claiming {
         Claiming::Claimed(claim) => (Verdict::FirstSeen, Hold::Own(claim.deliver().fence)),

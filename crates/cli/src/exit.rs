@@ -22,9 +22,8 @@ pub enum Ended {
     AtEnd,
     /// A signal stopped the run.
     Stopped,
-    /// The run was refused before it judged a record or wrote anything. The reason is that its flags, or the output
-    /// files of an earlier run, do not fit the input. Such a run has no results, so no report is printed and no state
-    /// is saved.
+    /// The run was refused before it judged a record or wrote anything, because its flags or the output files of an
+    /// earlier run do not fit the input. Such a run has no results, so no report is printed and no state is saved.
     Refused(anyhow::Error),
     /// Reading the input failed. All records before the failure were written.
     Input(anyhow::Error),

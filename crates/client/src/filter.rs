@@ -193,8 +193,8 @@ impl Filter {
     }
 
     /// Checks whether the filter can remember an event for `ttl_ms` milliseconds instead of its window
-    /// ([`Batch::ttl`]). If the filter is in a tree, events with a time to live must carry their times and must not
-    /// arrive late.
+    /// ([`Batch::ttl`]). A filter in a tree supports this only if its events carry their own times and never arrive
+    /// late.
     ///
     /// # Errors
     /// Returns [`CallError::Ttl`] with the reason if the filter cannot remember an event for this long.

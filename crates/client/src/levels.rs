@@ -51,9 +51,9 @@ impl Levels {
         }
     }
 
-    /// Sends events to another level of the tree. The events are in the queue when this function returns, so the events
-    /// of consecutive calls keep their order. The function returns a future, which waits for the verdicts for at most
-    /// `patience`.
+    /// Sends events to another level of the tree, and returns a future that waits for the verdicts for at most
+    /// `patience`. The events are already in the queue when this function returns, so the events of consecutive calls
+    /// keep their order.
     pub fn climb(&self, climb: Climb, patience: Duration) -> impl Future<Output = Climbed> + Send + use<> {
         let number = climb.number;
         let events = climb.probes.len();

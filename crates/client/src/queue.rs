@@ -129,8 +129,8 @@ impl Queue {
     /// Adds an event to the queue. The event has no caller until the next call of [`Self::seal`], which assigns the
     /// event to its caller.
     ///
-    /// The function is inlined for speed. Otherwise its caller would write the event to memory and the function would
-    /// read it back at once, which stalls the processor until all fields have been stored.
+    /// The function is inlined so that the fields of the event stay in registers. Without inlining, its caller would
+    /// write the event to memory, and the function would have to wait for these writes before it reads the event.
     #[inline(always)]
     pub(crate) fn push(&mut self, event: Queued, when: When, name: Option<SubmissionName>) {
         self.events.push_back(event);

@@ -148,9 +148,10 @@ impl Watcher {
         }
     }
 
-    /// Determines the cause of a failure from a gRPC status. If this client has not received a cluster map yet, its
-    /// settings may be wrong, and the function opens another connection to the address to find out. Once a map has
-    /// arrived, the settings are known to be right, so the function opens no connection.
+    /// Determines the cause of a failure from a gRPC status. If this client has not received a cluster map yet, the
+    /// cause may be a wrong setting. In that case, the function opens another connection to the address and examines
+    /// what answers there. Once the client has received a map, its settings are known to be right, so the function
+    /// opens no connection.
     async fn failure(&self, Candidate { address, node_name }: &Candidate, status: &tonic::Status) -> Failure {
         if ErrorKind::from(status) == ErrorKind::Unsupported {
             return Mismatch::OtherService.into();

@@ -1,8 +1,9 @@
 //! Sandbox mode of the Redis endpoint, in which a command creates the filter that it names if that filter does not
 //! exist, as in RedisBloom. The mode is meant for experiments and for the test suites of client libraries.
 //!
-//! This module affects only filters that clients have created in sandbox mode. For these filters, the endpoint counts
-//! the recorded events and allows clients to drop the filter. All other filters behave as they do without sandbox mode.
+//! In sandbox mode, the endpoint treats the filters that clients have created differently from all other filters: it
+//! counts their recorded events, and it allows clients to drop them. All other filters behave as they do without
+//! sandbox mode.
 //!
 //! This module does not depend on networking or consensus.
 

@@ -256,9 +256,9 @@ impl Session {
 
     /// Ends a read of the connection, and executes the commands that were collected from the received bytes.
     ///
-    /// A `SETNX` or `SET NX` that is delayed stays in the queue if its `EXPIRE` probably arrives with the next read.
-    /// This is assumed in two cases. Either the received bytes end in the middle of a command (`is_cut`), or this
-    /// connection has already sent an `EXPIRE` after such a command before.
+    /// If a `SETNX` or `SET NX` is delayed and its `EXPIRE` probably arrives with the next read, the command stays
+    /// delayed. An `EXPIRE` is considered probable in two cases. Either the received bytes end in the middle of a
+    /// command (`is_cut`), or this connection has sent an `EXPIRE` after such a command before.
     pub(crate) async fn finish_read(&mut self, is_cut: bool) {
         if !is_cut && !self.held_back.was_ever_timed() {
             self.release_held_back().await;

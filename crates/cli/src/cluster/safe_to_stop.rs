@@ -1,7 +1,9 @@
 //! Implements `firstseen cluster safe-to-stop`, which checks whether a node can be stopped without losing data while
-//! the other nodes continue to serve. The check uses the cluster map that a majority has committed, so it does not rely
-//! on an outdated view. If the node cannot be stopped, the command prints each obstacle together with what to do about
-//! it.
+//! the other nodes continue to serve. If the node cannot be stopped, the command prints each obstacle together with
+//! what to do about it.
+//!
+//! The check uses the cluster map that a majority of the consensus group has committed, so it does not rely on an
+//! outdated view.
 
 use std::collections::BTreeSet;
 use std::io::Write;

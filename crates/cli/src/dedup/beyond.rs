@@ -1,9 +1,9 @@
 //! Detects records that arrive more than one window after records with later times.
 //!
 //! A filter reports an event as seen if the cells at its positions are set and have not expired. For a record that is
-//! older than the window, this report can be misleading. The cells may have been set by an equal record whose time is
-//! later by more than one window, so the two records are not duplicates of each other. The older record is therefore
-//! treated as late and passed on instead of being dropped.
+//! older than the window, this report can be misleading: the cells may have been set by an equal record that is more
+//! than one window newer. Such records are not duplicates of each other. The older record is therefore treated as late,
+//! and passed on instead of being dropped.
 
 use firstseen_filter::Window;
 use firstseen_routing::Answer;

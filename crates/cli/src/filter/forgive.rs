@@ -122,9 +122,9 @@ mod tests {
         }
     }
 
-    /// A cluster of one node is restarted during an alteration. The predecessor existed before the restart and lost all
-    /// its slices. The new filter was created after the restart, so it has lost nothing. Because both filters have the
-    /// same name, forgiving the lost events under this name must include the predecessor.
+    /// Tests that the predecessor of an altered filter is included when its lost events are forgiven. In this test, a
+    /// cluster of one node is restarted during an alteration. The predecessor existed before the restart and lost all
+    /// its slices. The new filter, which has the same name, was created after the restart and has lost nothing.
     #[test]
     fn the_former_filter_of_an_alteration_is_counted() {
         let mut map = ClusterMap::default();

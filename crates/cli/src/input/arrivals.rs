@@ -1,13 +1,13 @@
 //! The clock that gives records their time of arrival (`--clock wall`). It stays usable when the clock of the machine
 //! is changed.
 //!
-//! The clock advances at the rate of the monotonic clock, starting from the time of day at the beginning of the run. If
-//! the time of day is set to another value, this clock follows only after the difference has lasted for a while.
-//! Without this delay, a time of day that is wrong for a minute could end a window early, or keep a window open for
-//! years.
+//! The clock starts with the time of day at the beginning of the run, and advances at the rate of the monotonic clock.
+//! If the time of day is set to another value during the run, this clock does not follow at once. Otherwise, a time of
+//! day that is wrong for only a minute could end a window early, or keep a window open for years.
 //!
-//! The clock falls back by at most [`BACK_MAX_MS`], even if the time of day is set back further. It jumps forward by
-//! more than a second only if the time of day has been ahead for a while.
+//! Changes of the time of day affect this clock only within limits. If the time of day is set back, this clock falls
+//! back by at most [`BACK_MAX_MS`]. If the time of day is set forward by more than a second, this clock follows only
+//! when the difference has lasted for a while.
 //!
 //! This module does not read any clock itself. Callers pass the time of day and the monotonic time, so tests can choose
 //! both.

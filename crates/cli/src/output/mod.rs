@@ -63,9 +63,10 @@ impl Earlier {
 /// Destination of records. An output receives records one by one, so it knows where each of them begins and ends.
 ///
 /// The run writes all records of a block in the order of the input, and then calls [`end_block`](Self::end_block)
-/// before it writes records of the next block. At first, an output must hold back all records. It writes them only when
-/// the run calls [`open`](Self::open) or [`release`](Self::release), so a run that is refused before these calls leaves
-/// no output.
+/// before it writes records of the next block.
+///
+/// At first, an output must hold back all records. It writes them only when the run calls [`open`](Self::open) or
+/// [`release`](Self::release). A run that is refused before these calls therefore leaves no output.
 pub(crate) trait Output {
     /// Form of the records that this output takes.
     type Records: Records;

@@ -19,9 +19,9 @@ const CORES_MAX: u32 = 1024;
 const SIZES_GIB: [u64; 12] = [4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768];
 /// Disk space for the consensus log and for logs, and space that is kept free.
 const DISK_BYTES: u64 = GIB;
-/// Ratio of the disk space to the cell memory, for a filter that keeps a journal on disk. The ratio is ten because the
-/// journal takes about five times the memory of the cells, and because a node needs the same space a second time while
-/// it repairs its journal (`docs/explanation/failures.md`).
+/// Ratio of the disk space to the cell memory, for a filter that keeps a journal on disk. The journal takes about five
+/// times the memory of the cells. A node needs the same space a second time while it repairs its journal, so the ratio
+/// is ten (`docs/explanation/failures.md`).
 const JOURNAL_TIMES: u64 = 10;
 /// Ratio of the peak load to the mean load, if no measurement is known.
 const PEAK_TIMES: f64 = 4.0;

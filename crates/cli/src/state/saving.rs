@@ -25,9 +25,9 @@ pub(crate) struct Saving {
 }
 
 impl Saving {
-    /// Locks the state at `path`, and prepares to save it at the end of the run and in intervals of `every` during the
-    /// run. The caller must call this function before it reads the state, because only the lock prevents another run
-    /// from changing the state in between.
+    /// Locks the state at `path`, and prepares to save it in intervals of `every` and at the end of the run. The caller
+    /// must call this function before it reads the state. Without the lock, another run could change the state after it
+    /// was read.
     ///
     /// # Errors
     /// Returns an error if another run uses the state, or if it cannot be saved.

@@ -2,8 +2,10 @@
 //! this run may write, and which events other consumers hold.
 //!
 //! A record is written only while the claim of its event is valid. If the lease of the claim is about to end, the run
-//! claims the event again before it writes the record. A batch with events that other consumers hold is set aside and
-//! retried later. The number of such batches is bounded.
+//! claims the event again before it writes the record.
+//!
+//! If other consumers hold events of a batch, the batch is set aside and retried later. The number of batches that are
+//! set aside is bounded.
 
 pub(super) mod calls;
 
@@ -116,9 +118,11 @@ impl<R> Claims<R> {
         }
     }
 
-    /// Makes a batch of `events` events the current batch, and stores the replies to its claim requests. `answers`
-    /// contains these replies, for all or some of the events. Returns the granted claims whose lease ends too soon to
-    /// write a record. The caller must release the returned claims, and the run claims their events again later.
+    /// Makes a batch of `events` events the current batch, and stores `answers`, which are the replies to the claim
+    /// requests for all or some of its events.
+    ///
+    /// Returns the granted claims whose lease ends too soon to write a record. The caller must release these claims,
+    /// and the run claims their events again later.
     pub(super) fn begin(&mut self, events: usize, answers: &Answers, asked: u32, now: Instant) -> Vec<(usize, Fence)> {
         let ends = answers.asked + self.lease - self.lease / CLOCK_RATE_PARTS as u32;
         let is_over = ends.saturating_duration_since(now) < self.lease / LEAST_PARTS;
