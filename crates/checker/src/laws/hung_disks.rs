@@ -5,9 +5,9 @@ use super::Violation;
 use crate::history::{Call, History};
 use firstseen_routing::{Decision, Reason};
 
-/// Time in microseconds after the start of a hang from which calls must get verdicts again. A node stops using the
-/// slices on a hung disk within three and a half seconds. The cluster needs up to the same time again to agree on that
-/// and to inform every node, and calls that began earlier return meanwhile.
+/// Period after the start of a hang, in microseconds, during which calls may still get no verdict. A node stops using
+/// the slices on a hung disk within three and a half seconds. The cluster needs up to the same time again to agree on
+/// this and to inform every node. Calls that began earlier return within the same period.
 const NOTICED_US: u64 = 7_000_000;
 
 /// Maximum number of calls that a violation shows.

@@ -5,9 +5,9 @@ use super::Violation;
 use crate::history::{Call, History};
 use firstseen_routing::{Decision, Reason};
 
-/// Time in microseconds after a node's clock was set right until no call may be undecided because of a wrong clock.
-/// Within this time, the node compares its clock with the clocks of other nodes, and the calls that began earlier
-/// return.
+/// Period after a node's clock was set right, in microseconds, during which calls may still be undecided because of a
+/// wrong clock. In this period, the node compares its clock with the clocks of other nodes, and the calls that began
+/// earlier return.
 const MEASURED_US: u64 = 3_000_000;
 
 /// Maximum number of calls that a violation shows.

@@ -1,4 +1,4 @@
-//! The present of a slice group, which consists of the current time, whether that time can be trusted, and whether
+//! The time state of a slice group. It consists of the current time, whether that time can be trusted, and whether
 //! events may be recorded now. Groups of one slice and groups of several slices both use this module.
 //!
 //! When a filter is altered, it is closed and a successor replaces it. The closed filter records no more events and
@@ -35,9 +35,8 @@ pub(crate) struct GroupTime {
 }
 
 impl GroupTime {
-    /// Creates the knowledge of a group about its present: the time, whether that time can be trusted, and whether
-    /// events may be recorded. The group trusts the time of day until `set_doubt` is called. It may record events
-    /// without a time limit until `set_lease` is called, unless a successor has already replaced its filter.
+    /// Creates the time state of a group. The group trusts the time of day until `set_doubt` is called. It may record
+    /// events without a time limit until `set_lease` is called, unless a successor has already replaced its filter.
     pub(crate) fn new(definition: &FilterDefinition, record: &FilterRecord, limits: &OwnerLimits) -> Self {
         Self {
             now: Moment::default(),

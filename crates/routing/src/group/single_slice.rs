@@ -2,9 +2,12 @@
 //! and recording are one step, and every submission is decided at once. If the slice has copies on other nodes, the
 //! reply to the submission waits until these copies have recorded the events too (see `mirrors.rs`).
 //!
-//! The commands that a submission causes have a fixed order. First comes the journal record, because a reply must only
-//! state what is persisted. Next come the messages to the other copies, because the reply may have to wait for them.
-//! The reply itself follows. The last commands deal with events that the slice lacks.
+//! The commands that a submission causes have a fixed order:
+//!
+//! - The journal record comes first, because a reply must only state what is persisted.
+//! - The messages to the other copies follow, because the reply may have to wait for them.
+//! - The reply itself comes next.
+//! - The last commands deal with events that the slice lacks.
 //!
 //! # Guarantees
 //!

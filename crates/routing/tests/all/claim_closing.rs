@@ -106,9 +106,12 @@ fn a_closed_filter_sends_an_event_on_when_its_lease_is_over() {
     }
 }
 
-/// Removes the predecessor of a filter while its claims may still be active, and returns three decisions of the
-/// remaining filter. The first decision is about a claim that is requested at once. The other two are about
-/// observations, one shortly before the last claim of the predecessor ends and one after it has ended.
+/// Removes the predecessor of a filter while its claims may still be active. Returns three decisions of the remaining
+/// filter:
+///
+/// - The decision on a claim that is requested at once.
+/// - The decision on an observation shortly before the last claim of the predecessor ends.
+/// - The decision on an observation after that claim has ended.
 fn told_when_the_former_is_gone(slicing: &str, slices: u64, limits: OwnerLimits) -> [Decision; 3] {
     let mut network = network(follower_map, slicing, slices, limits);
     assert_eq!(

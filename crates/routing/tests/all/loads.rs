@@ -91,9 +91,9 @@ fn zipf(secret: u64) -> (Vec<Digest>, f64) {
     (events, share_squares)
 }
 
-/// Returns the mean of 1/fairness over many hash functions, and the standard error of this mean. The test uses the
-/// reciprocal of the fairness, because its expected value is known exactly, while the expected value of the fairness
-/// itself is not known.
+/// Computes 1/fairness for many hash functions, and returns the mean of these values and the standard error of the
+/// mean. The test uses this reciprocal because its expected value is known exactly, while the expected value of the
+/// fairness itself is not known.
 fn unfairness(cut: &str, hashes: u32) -> (f64, f64) {
     const TRIALS: u32 = 150;
     let (mut sum, mut squares) = (0.0, 0.0);

@@ -71,9 +71,10 @@ impl Names {
         Self { blocks: KeyedQueue::new() }
     }
 
-    /// Returns what the guard knows about an event, and marks a new event as in flight. If the guard knows nothing
-    /// about the event's key and its number is below `low_water`, the key may have been forgotten, so the event is too
-    /// old. If the key belongs to a different event, the result is [`Standing::NAME_REUSED`].
+    /// Returns what the guard knows about an event, and marks a new event as in flight. If the guard does not know the
+    /// event's key, the guard may have forgotten it. This is possible if the number of the key is below `low_water`,
+    /// and the event then counts as too old. If the key belongs to a different event, the result is
+    /// [`Standing::NAME_REUSED`].
     pub(super) fn take(
         &mut self,
         NamedEvent { name, tag }: NamedEvent,

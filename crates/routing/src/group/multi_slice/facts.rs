@@ -146,9 +146,10 @@ impl LocalState {
     }
 
     /// Returns the reason for an undecided reply if a former head of an unrecorded event may have granted the event to
-    /// a client. Returns `None` if no former head can have an active claim of the event. If the operation is itself a
-    /// claim and the former head can be asked, the result is also `None`, because this node then asks the former head
-    /// before it grants the claim.
+    /// a client. Returns `None` if no former head can have an active claim of the event.
+    ///
+    /// If the operation is itself a claim, this node asks the former head before it grants the claim. The result is
+    /// therefore also `None` if the former head can be asked.
     fn unknown_claim(&self, claims: &Claims, event: Event<'_>) -> Option<Reason> {
         let claiming = claims.get()?;
         let now_ms = self.present.now_ms();

@@ -121,13 +121,14 @@ impl OwnSlices {
         })
     }
 
-    /// Returns the time stamp with which this node judges an event, or `None` if the event can no longer be judged. An
-    /// event is normally judged at its own time. If it is late by more than the allowed lateness, it is judged at the
-    /// earliest time that the lateness still allows. Cells that expired before that time may already have been cleared.
+    /// Returns the time stamp with which this node tests an event, or `None` if the event can no longer be tested. The
+    /// stamp states the time at which a cell must still be alive to count as set. Usually this is the event's own time.
+    /// If the event is late by more than the allowed lateness, it is the earliest time that the lateness still allows,
+    /// because cells that expired before that time may already have been cleared.
     ///
-    /// The result is `None` if a late event is judged at such a later time, and its window has ended by then. A lookup
-    /// may also ask to be judged at a time after the end of its window. If that time is not late, the lookup is judged
-    /// at that time nevertheless.
+    /// The result is `None` if a late event must be tested at such a later time, and the event's window has ended by
+    /// then. A lookup can itself ask for a time after the end of its window. Such a lookup is still tested at that
+    /// time, unless the time is too late as well.
     pub(crate) fn rejudge(&mut self, stamp: Stamp) -> Option<Stamp> {
         self.now = self.now.max(stamp.unit);
         let edge = self.now.before(self.definition.rule.lateness_units);

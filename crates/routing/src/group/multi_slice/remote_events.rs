@@ -2,8 +2,10 @@
 //!
 //! If a head node asks this node to test an event, this node checks its own slices. If it finds no empty cell, it sends
 //! the event on to the node of the first position that is still untested. Otherwise it sends the result back to the
-//! head. If the head asks this node to set cells, this node writes them and acknowledges. A message that contains a
-//! cell of another node has no effect.
+//! head.
+//!
+//! If a head node asks this node to set cells, this node writes them and sends an acknowledgement. A message that
+//! contains a cell of another node has no effect.
 
 use std::collections::BTreeMap;
 

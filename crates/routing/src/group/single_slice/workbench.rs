@@ -89,9 +89,9 @@ impl Workbench {
     /// The adjustment depends on the lookup:
     ///
     /// - A lookup that asks for an estimate of a frequency gets the estimate for its own time.
-    /// - Any other lookup is judged at its own time if the slice can look up a future time, which `judges_ahead`
+    /// - Any other lookup tests the cells at its own time if the slice can look up a future time, which `judges_ahead`
     ///   states.
-    /// - If the slice cannot look up a future time, the lookup is judged at `now_unit`.
+    /// - If the slice cannot look up a future time, the lookup tests the cells at `now_unit`.
     pub(super) fn judge_ahead(&mut self, operation: Operation, now_unit: UnitNumber, judges_ahead: bool) {
         for stamp in self.stamps.iter_mut().filter(|stamp| stamp.judged > now_unit) {
             match operation {
