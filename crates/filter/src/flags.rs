@@ -33,7 +33,7 @@ pub(crate) trait FlagKind: Sized {
     /// Observes every event of a batch. `duplicate[i]` tells whether event `i` was found.
     fn observe<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]) {
         let count = events.count();
-        assert!(count == stamps.len() && count == duplicate.len(), "one stamp and answer an event");
+        assert!(count == stamps.len() && count == duplicate.len(), "each event needs one stamp and one answer");
         walk(
             self,
             count,
@@ -45,7 +45,7 @@ pub(crate) trait FlagKind: Sized {
     /// Looks up every event of a batch. `duplicate[i]` tells whether event `i` was found.
     fn lookup<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]) {
         let count = events.count();
-        assert!(count == stamps.len() && count == duplicate.len(), "one stamp and answer an event");
+        assert!(count == stamps.len() && count == duplicate.len(), "each event needs one stamp and one answer");
         walk(
             self,
             count,
@@ -93,7 +93,7 @@ impl<K: FlagKind> Flags<K> {
 
     pub(crate) fn observe_batch<E: Events>(&mut self, events: E, stamps: &[Stamp], verdicts: &mut [Verdict]) {
         let count = events.count();
-        assert!(count == stamps.len() && count == verdicts.len(), "one stamp and one verdict an event");
+        assert!(count == stamps.len() && count == verdicts.len(), "each event needs one stamp and one verdict");
         let mut start = 0;
         while start < count {
             let (len, room) = self.segment(&stamps[start..]);

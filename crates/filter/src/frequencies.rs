@@ -22,7 +22,7 @@ impl Frequencies {
 
     pub(crate) fn lookup_batch<E: Events>(&mut self, events: E, stamps: &[Stamp], verdicts: &mut [Verdict]) {
         let count = events.count();
-        assert!(count == stamps.len() && count == verdicts.len(), "one stamp and one verdict an event");
+        assert!(count == stamps.len() && count == verdicts.len(), "each event needs one stamp and one verdict");
         verdicts.fill(Verdict::Undecided);
     }
 

@@ -271,7 +271,7 @@ impl<R: PairRule, E: Events, const PRINT_BITS: u32> Steps<E> for Paired<'_, R, P
 #[inline(always)]
 fn walk<E: Events, S: Steps<E>>(events: E, found: &mut [bool], mut steps: S) {
     let count = events.count();
-    assert_eq!(count, found.len(), "one answer an event");
+    assert_eq!(count, found.len(), "each event needs one answer");
     let mut probes = [S::Probe::default(); 2 * GROUP];
     for start in (0..count + GROUP).step_by(GROUP) {
         let ahead = start.min(count);

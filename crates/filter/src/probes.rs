@@ -173,7 +173,7 @@ impl Probes {
     /// Adds the event of `digest`. The shape of `geometry` must be the shape of the batch.
     #[inline]
     pub fn push_digest(&mut self, digest: Digest, geometry: &Geometry) {
-        debug_assert_eq!(self.shape, ProbeShape::of(geometry), "positions of one shape");
+        debug_assert_eq!(self.shape, ProbeShape::of(geometry), "all positions of a list must have the same shape");
         match self.shape {
             ProbeShape::Spread { .. } if matches!(geometry.layout(), Layout::Buckets { .. }) => {
                 self.positions.push(bucket_position(digest, geometry.blocks(), geometry.cell_bits()));

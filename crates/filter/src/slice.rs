@@ -95,7 +95,7 @@ impl<K: CellKind> CellSlice<K> {
 
     pub(crate) fn walk<E: Events>(&mut self, batch: E, stamps: &[Stamp], verdicts: &mut [Verdict], record: bool) {
         let events = batch.count();
-        assert!(events == stamps.len() && events == verdicts.len(), "one stamp and one verdict an event");
+        assert!(events == stamps.len() && events == verdicts.len(), "each event needs one stamp and one verdict");
         let mut start = 0;
         while start < events {
             let before = self.now;

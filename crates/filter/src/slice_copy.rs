@@ -272,7 +272,7 @@ impl Probes {
 
     /// Adds the event with index `index` of `other`, which must have the shape of this batch.
     pub fn push_from(&mut self, other: &Self, index: usize) {
-        debug_assert_eq!(self.shape(), other.shape(), "positions of one shape");
+        debug_assert_eq!(self.shape(), other.shape(), "both lists of positions must have the same shape");
         match other.block(index) {
             Some(probe) => drop(self.push_block(probe)),
             None => drop(self.push_positions(other.positions(index))),

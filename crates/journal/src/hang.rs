@@ -147,7 +147,7 @@ mod tests {
         let mut looks = Looks::default();
         let mut hang_and_recover = || {
             (0..=LOOKS).for_each(|_| _ = looks.look(Some(0)));
-            (1..).find(|_| !looks.look(None)).expect("it is trusted again")
+            (1..).find(|_| !looks.look(None)).expect("the disk must be trusted again")
         };
         let trusted_after: Vec<u32> = (0..7).map(|_| hang_and_recover()).collect();
         assert_eq!(trusted_after, [1, 2, 4, 8, 16, 16, 16].map(|times| times * 2 * LOOKS));
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_busy_disk_does_not_hang_and_an_idle_one_neither() {
-        assert!(looked((0..200).map(Some)).iter().all(|hangs| !hangs), "always another sync");
+        assert!(looked((0..200).map(Some)).iter().all(|hangs| !hangs), "each look sees another sync");
         assert!(looked(std::iter::repeat_n(None, 200)).iter().all(|hangs| !hangs), "none");
         let steps = Steps::default();
         assert_eq!(steps.under_way(), None);

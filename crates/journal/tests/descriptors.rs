@@ -22,21 +22,21 @@ fn a_file_is_created_when_all_other_descriptors_are_in_use() {
     let folder = tempfile::tempdir().expect("a folder");
     let disk = FolderDisk::new(folder.path().join("journal"));
     let others = use_up();
-    assert!(!others.is_empty() && File::open("/dev/null").is_err(), "there are none left");
+    assert!(!others.is_empty() && File::open("/dev/null").is_err(), "no descriptor must be left");
 
-    let mut file = disk.create("1", b"start", 100).expect("a file, with the descriptors that were kept back");
-    file.write_at(5, b"more").and_then(|()| file.sync()).expect("it is written");
-    disk.sync("1").expect("it is synced");
+    let mut file = disk.create("1", b"start", 100).expect("a file can be created with the reserved descriptors");
+    file.write_at(5, b"more").and_then(|()| file.sync()).expect("the file can be written");
+    disk.sync("1").expect("the file can be synced");
     // The open file uses one of the reserved descriptors, and other files may use the rest.
     let rest = use_up();
     let held: Vec<_> = (2..9).map_while(|name| disk.create(&name.to_string(), b"start", 100).ok()).collect();
-    let refused = disk.create("9", b"start", 100).err().expect("none is left");
+    let refused = disk.create("9", b"start", 100).err().expect("no reserved descriptor must be left");
     assert_eq!(refused.kind(), ErrorKind::StorageFull, "the writer waits: {refused}");
     assert!(refused.to_string().contains("no file descriptor is left"), "{refused}");
 
     drop((others, rest));
-    disk.create("9", b"start", 100).expect("there are some again");
-    disk.remove("1").expect("it is removed");
-    assert_eq!(disk.read("9", 5).expect("its bytes"), b"start");
+    disk.create("9", b"start", 100).expect("descriptors are free again");
+    disk.remove("1").expect("the file can be removed");
+    assert_eq!(disk.read("9", 5).expect("the file can be read"), b"start");
     assert!(held.len() < 7);
 }

@@ -276,7 +276,7 @@ mod tests {
             ] {
                 assert!(text.contains(label), "{label} is not in the picture");
             }
-            assert!(!text.contains("NaN") && !text.contains("inf"), "a point has no place");
+            assert!(!text.contains("NaN") && !text.contains("inf"), "a point has no position on the axis");
         }
     }
 
@@ -287,7 +287,7 @@ mod tests {
         panels[0].series[1].points[2].verdict = Judged::Out;
         let after = svg(&panels).unwrap();
         let rings = |text: &str| text.matches("r=\"12\"").count();
-        assert_eq!((rings(&before), rings(&after)), (0, 2), "the point's and the legend's");
+        assert_eq!((rings(&before), rings(&after)), (0, 2), "one ring for the point and one for the legend");
         assert!(after.contains("ringed: out") && !before.contains("ringed"));
     }
 
@@ -363,7 +363,7 @@ mod tests {
             empty[0].series[0].points.iter_mut().for_each(|point| (point.low, point.mean) = (0.0, 0.0));
             let text = svg(&empty).unwrap();
             assert!(!text.contains("NaN"));
-            assert_eq!(text.contains("none found"), is_log, "only a logarithmic axis has no place for nothing");
+            assert_eq!(text.contains("none found"), is_log, "only a logarithmic axis has no position for zero");
         }
         let mut empty = panels(true);
         empty[0].series.clear();

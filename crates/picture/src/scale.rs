@@ -187,9 +187,16 @@ mod tests {
         assert_eq!(labels(true, &[10.0, 20.0, 40.0, 80.0]), ["10", "20", "40", "80"]);
         let many: Vec<f64> = (10..19).map(f64::from).collect();
         for other in [&many[..], &[10.0, 10.1, 80.0], &[5.0]] {
-            assert_ne!(labels(true, other).len(), other.len(), "{other:?}: too many, too near, too few");
+            assert_ne!(
+                labels(true, other).len(),
+                other.len(),
+                "{other:?}: too many values, too close together, or too few"
+            );
         }
-        assert!(labels(false, &[10.0, 20.0, 40.0, 80.0]).contains(&"30".to_owned()), "a linear one as ever");
+        assert!(
+            labels(false, &[10.0, 20.0, 40.0, 80.0]).contains(&"30".to_owned()),
+            "the labels of a linear axis do not change"
+        );
     }
 
     #[test]

@@ -274,16 +274,36 @@ mod tests {
         for step in 1..8 {
             assert_eq!(cut("a,b\nc,\"d\ne\"\nf", step), (12, 2, false));
             assert_eq!(cut("a,\"b\"\"\nc\"\n\"", step), (10, 1, true));
-            assert_eq!(cut("a\"\nb\"c\n\"\"\n", step), (10, 3, false), "quotes within a field are plain bytes");
-            assert_eq!(cut("\"a\"b\"\nc\n", step), (8, 2, false), "after the closing quote too");
-            assert_eq!(cut("a,  \"b\nc\"\nd", step), (10, 1, false), "blanks before a quote");
-            assert_eq!(cut("  \"b\nc\"\n \"d", step), (8, 1, true), "at the beginning of a record too");
-            assert_eq!(cut("\"a\" \"b\nc\"\n", step), (10, 2, false), "but not behind a quoted text");
-            assert_eq!(cut("\u{feff}\"a\nb\"\nc", step), (9, 1, false), "a byte order mark is no part of the field");
-            assert_eq!(cut("a\n\u{feff}\"a\nb\"\nc", step), (11, 2, false), "in the middle neither");
-            assert_eq!(cut("a\n\0\0\"a\nb\"\nc", step), (10, 2, false), "a hole neither");
-            assert_eq!(cut("a\n\u{feff} \"a\nb\"\nc", step), (12, 2, false), "blanks behind a mark");
-            assert_eq!(cut("a\0\"a\nb\n", step), (7, 2, false), "a NUL byte within a record is no hole");
+            assert_eq!(cut("a\"\nb\"c\n\"\"\n", step), (10, 3, false), "a quote within a field is an ordinary byte");
+            assert_eq!(
+                cut("\"a\"b\"\nc\n", step),
+                (8, 2, false),
+                "a quote after the closing quote is an ordinary byte"
+            );
+            assert_eq!(cut("a,  \"b\nc\"\nd", step), (10, 1, false), "blanks may precede an opening quote");
+            assert_eq!(
+                cut("  \"b\nc\"\n \"d", step),
+                (8, 1, true),
+                "blanks may precede a quote at the beginning of a record"
+            );
+            assert_eq!(cut("\"a\" \"b\nc\"\n", step), (10, 2, false), "a quote after a quoted text opens no field");
+            assert_eq!(
+                cut("\u{feff}\"a\nb\"\nc", step),
+                (9, 1, false),
+                "a byte order mark does not belong to the field"
+            );
+            assert_eq!(
+                cut("a\n\u{feff}\"a\nb\"\nc", step),
+                (11, 2, false),
+                "a byte order mark in the middle of the input does not belong to the field"
+            );
+            assert_eq!(
+                cut("a\n\0\0\"a\nb\"\nc", step),
+                (10, 2, false),
+                "NUL bytes before a record do not belong to the field"
+            );
+            assert_eq!(cut("a\n\u{feff} \"a\nb\"\nc", step), (12, 2, false), "blanks may follow a byte order mark");
+            assert_eq!(cut("a\0\"a\nb\n", step), (7, 2, false), "a NUL byte within a record belongs to the record");
         }
     }
 

@@ -178,7 +178,7 @@ mod tests {
     fn canonical(text: &str) -> String {
         let form = String::from_utf8(canonical_number(text.as_bytes()).into_owned()).unwrap();
         let again = canonical_number(form.as_bytes()).into_owned();
-        assert_eq!(String::from_utf8(again).unwrap(), form, "the form of a form is itself");
+        assert_eq!(String::from_utf8(again).unwrap(), form, "a canonical form is its own canonical form");
         form
     }
 

@@ -166,7 +166,7 @@ mod tests {
                 assert_eq!(value, value_of(i), "field {i} of {fields}");
             }
             assert!(reader.is_padding());
-            assert!(!BitReader::new(&bytes).is_padding(), "nothing was taken");
+            assert!(!BitReader::new(&bytes).is_padding(), "the bytes that were not read are not padding");
         }
     }
 

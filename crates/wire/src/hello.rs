@@ -104,6 +104,6 @@ mod tests {
         {
             assert_eq!(check_versions(least, greatest).is_ok(), is_taken, "{least} to {greatest}");
         }
-        assert!(check_versions(0, 0).is_err(), "who says nothing speaks nothing");
+        assert!(check_versions(0, 0).is_err(), "a peer without versions must be rejected");
     }
 }

@@ -291,7 +291,7 @@ pub fn filter_record(message: proto::Filter) -> Result<(FilterId, FilterRecord),
 
 /// Encodes a filter definition as JSON.
 pub fn definition_json(definition: &SlicedDefinition) -> String {
-    serde_json::to_string(definition).expect("a definition has only fields that JSON has")
+    serde_json::to_string(definition).expect("every definition can be written as JSON")
 }
 
 /// Parses the JSON definition of filter `filter`.

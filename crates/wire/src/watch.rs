@@ -201,8 +201,8 @@ mod tests {
                 let mut receiver = receiver.clone();
                 let woken = woken.clone();
                 tokio::spawn(async move {
-                    receiver.wait_for(|value| *value == 2).await.expect("it comes");
-                    woken.lock().expect("nobody panicked").push(number);
+                    receiver.wait_for(|value| *value == 2).await.expect("the value arrives");
+                    woken.lock().expect("no task has panicked").push(number);
                 })
             })
             .collect();
@@ -216,7 +216,7 @@ mod tests {
         for waiter in waiters {
             waiter.await.expect("it ends");
         }
-        assert_eq!(*woken.lock().expect("nobody panicked"), Vec::from_iter(0..100));
+        assert_eq!(*woken.lock().expect("no task has panicked"), Vec::from_iter(0..100));
     }
 
     #[tokio::test]

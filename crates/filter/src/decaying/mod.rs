@@ -206,7 +206,7 @@ impl DecayingFilter {
 
     pub(crate) fn count<E: Events>(&mut self, events: E, stamps: &[Stamp], estimates: &mut [f64]) {
         let count = events.count();
-        assert!(count == stamps.len() && count == estimates.len(), "one stamp and estimate an event");
+        assert!(count == stamps.len() && count == estimates.len(), "each event needs one stamp and one estimate");
         walk(
             self,
             count,
@@ -217,7 +217,7 @@ impl DecayingFilter {
 
     pub(crate) fn estimate_all<E: Events>(&self, events: E, stamps: &[Stamp], estimates: &mut [f64]) {
         let count = events.count();
-        assert!(count == stamps.len() && count == estimates.len(), "one stamp and estimate an event");
+        assert!(count == stamps.len() && count == estimates.len(), "each event needs one stamp and one estimate");
         walk(
             &mut &*self,
             count,

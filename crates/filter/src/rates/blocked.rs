@@ -58,8 +58,8 @@ impl BlockRates {
     /// # Panics
     /// Panics if `block_cells` is outside `1..=4096` or `hashes` is outside `1..=16`.
     pub fn new(block_cells: u64, hashes: u32) -> Self {
-        assert!((1..=BLOCK_CELLS_MAX).contains(&block_cells), "blocks of {block_cells} cells");
-        assert!((1..=HASHES_MAX).contains(&hashes), "{hashes} positions an event");
+        assert!((1..=BLOCK_CELLS_MAX).contains(&block_cells), "a block cannot have {block_cells} cells");
+        assert!((1..=HASHES_MAX).contains(&hashes), "an event cannot have {hashes} positions");
         let mut distinct = ByDistinct::default();
         distinct[0] = 1.0;
         for _ in 0..hashes {

@@ -93,7 +93,7 @@ fn copies(spec: &FilterSpec, events: &[(u16, u8)], run_bytes: usize, ahead_units
                 } else {
                     copy.put_missing_cells(run).unwrap();
                 }
-                assert!(!copy.put_missing_cells(run).unwrap(), "all of it is there");
+                assert!(!copy.put_missing_cells(run).unwrap(), "the copy already has all cells of the run");
             }
             Part::Events(number, probes, stamps) => copy.put_probes(*number, probes, stamps).unwrap(),
         }

@@ -267,7 +267,7 @@ mod tests {
     fn half_of_the_events_that_come_next_bear_a_time_out() {
         let (far, old) = (NOW + 86_400, NOW + 1);
         let outcome = |ahead: &[u64]| borne().bear_out(far, ahead, None);
-        assert!(outcome(&[]), "nothing contradicts it");
+        assert!(outcome(&[]), "no other event contradicts the time");
         assert!(outcome(&[far]) && outcome(&[far, old]) && outcome(&[far + 5000, old]));
         assert!(!outcome(&[old]) && !outcome(&[far, old, old]));
         // The first case is a burst of a hundred broken events. The second case has broken events beyond the range of
@@ -285,8 +285,8 @@ mod tests {
             (0..events).map(|event| if event % nth == 0 { far } else { old }).collect()
         };
         assert!(outcome(&every(3, 256)) && outcome(&every(4, 256)) && !outcome(&every(5, 256)));
-        assert!(outcome(&every(3, 32)) && !outcome(&every(3, 31)), "too few are known");
-        assert!(!borne().bear_out(far, &every(3, 256), Some(NOW)), "after now more is needed");
+        assert!(outcome(&every(3, 32)) && !outcome(&every(3, 31)), "31 events are too few to judge their spread");
+        assert!(!borne().bear_out(far, &every(3, 256), Some(NOW)), "a time after the time of day needs more events");
         // The same number of far events does not count if they are at one place, but counts if they are at several
         // places.
         let at = |starts: &[usize], length: usize| -> Vec<u64> {
@@ -294,7 +294,7 @@ mod tests {
             (0..256).map(|event| if is_far(event) { far } else { old }).collect()
         };
         for start in 0..156 {
-            assert!(!outcome(&at(&[start], 100)), "a hundred in a row, from {start} on");
+            assert!(!outcome(&at(&[start], 100)), "a hundred broken events in a row, from event {start} on");
         }
         assert!(!outcome(&at(&[0, 200], 50)) && outcome(&at(&[0, 64, 128, 192], 40)));
     }
@@ -306,28 +306,37 @@ mod tests {
         };
         let mut apart = borne();
         assert!(apart.bear_out(NOW + 5_000, &third(NOW + 5_000, 100), None));
-        assert!(apart.bear_out(NOW + 6_000, &third(NOW + 6_000, 20), None), "a third of the last twenty");
-        assert!(!borne().bear_out(NOW + 6_000, &third(NOW + 6_000, 20), None), "nothing has shown it");
+        assert!(
+            apart.bear_out(NOW + 6_000, &third(NOW + 6_000, 20), None),
+            "a third of the last twenty events confirms the time"
+        );
+        assert!(!borne().bear_out(NOW + 6_000, &third(NOW + 6_000, 20), None), "the stream has not shown a distance");
         assert!(apart.bear_out(NOW + 7_000, &[NOW + 7_000; 100], None));
-        assert!(!apart.bear_out(NOW + 8_000, &third(NOW + 8_000, 20), None), "now most events are there");
+        assert!(
+            !apart.bear_out(NOW + 8_000, &third(NOW + 8_000, 20), None),
+            "most events have confirmed the previous time"
+        );
     }
 
     #[test]
     fn a_distance_that_a_stream_has_shown_is_no_sign_of_a_broken_clock() {
         let mut wide = borne();
         wide.widen(900);
-        assert!(wide.distance() == Some(900) && !wide.is_free(NOW + 61), "a look at others is due as before");
+        assert!(wide.distance() == Some(900) && !wide.is_free(NOW + 61), "comparisons are due as often as before");
         assert!(wide.is_in_distance(NOW + 500) && wide.is_free(NOW + 560) && !wide.is_free(NOW + 561));
         assert!(wide.is_in_distance(NOW + 900) && !wide.is_in_distance(NOW + 901) && !wide.is_free(NOW + 901));
         assert_eq!(wide.anchor(), Some(NOW));
-        assert!(wide.bear_out(NOW + 1000, &[NOW + 100; 9], None), "events that are so much earlier agree");
+        assert!(
+            wide.bear_out(NOW + 1000, &[NOW + 100; 9], None),
+            "events that are earlier by the distance confirm the time"
+        );
         assert_eq!(wide.anchor(), Some(NOW + 100));
         wide.widen(0);
         assert!(wide.distance().is_none() && wide.is_free(NOW + 160) && !wide.is_in_distance(NOW + 161));
         assert!(!wide.is_free(NOW + 161));
         let mut first = TimeConfirmation::new(60, 100);
         first.widen(u64::MAX);
-        assert!(!first.is_in_distance(7) && !first.is_free(7), "the first time must be borne out");
+        assert!(!first.is_in_distance(7) && !first.is_free(7), "the first time must be confirmed");
         assert!(first.bear_out(NOW, &[1; 9], None));
     }
 
@@ -346,7 +355,7 @@ mod tests {
         let (far, old) = (NOW + 86_400, NOW + 1);
         for present in [far - 60, far, far + 60] {
             assert!(borne().bear_out(far, &[], Some(present)) && borne().bear_out(far, &[old; 8], Some(present)));
-            assert!(!borne().bear_out(far, &[old; 9], Some(present)), "a whole log says otherwise");
+            assert!(!borne().bear_out(far, &[old; 9], Some(present)), "nine events outweigh the time of day");
             assert!(borne().bear_out(far, &[[far; 5].as_slice(), &[old; 13]].concat(), Some(present)));
         }
         assert!(!borne().bear_out(far, &[old; 3], Some(far + 61)));
@@ -372,7 +381,7 @@ mod tests {
     fn what_a_clock_has_shown_is_no_anchor() {
         let mut led = borne();
         led.restore(NOW + 60);
-        assert_eq!(led, borne(), "a step that was taken by one event's word is not taken again");
+        assert_eq!(led, borne(), "one unconfirmed event cannot advance the clock twice");
         let mut anew = TimeConfirmation::new(60, 100);
         anew.restore(NOW);
         assert!(anew.is_free(NOW - 40) && !anew.is_free(NOW - 39));
@@ -384,7 +393,10 @@ mod tests {
         let mut first = TimeConfirmation::new(60, 0);
         assert!(!first.is_free(0) && !first.bear_out(NOW + 86_400, &[NOW; 9], None));
         assert!(first.bear_out(NOW, &[NOW; 9], None) && first.is_free(NOW + 60));
-        assert!(TimeConfirmation::new(60, 0).bear_out(NOW, &[NOW - 9000, NOW - 9000, NOW], None), "two of four");
+        assert!(
+            TimeConfirmation::new(60, 0).bear_out(NOW, &[NOW - 9000, NOW - 9000, NOW], None),
+            "the event itself and one other event are two of four"
+        );
         assert!(!TimeConfirmation::new(60, 0).bear_out(NOW, &[NOW - 9000, NOW - 9000], None));
         let mut extreme = TimeConfirmation::new(u64::MAX, u64::MAX);
         assert!(extreme.bear_out(u64::MAX, &[0], None) && extreme.is_free(u64::MAX));

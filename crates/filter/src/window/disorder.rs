@@ -199,7 +199,7 @@ mod tests {
         assert!(!disorder.ends_at(u64::MAX));
         disorder.hold_from(100);
         assert!(!disorder.ends_at(100 + HOLDS_EVENTS) && disorder.ends_at(101 + HOLDS_EVENTS));
-        assert!(!disorder.ends_at(102 + HOLDS_EVENTS), "it is said once");
+        assert!(!disorder.ends_at(102 + HOLDS_EVENTS), "the end of the distance is reported only once");
     }
 
     #[test]

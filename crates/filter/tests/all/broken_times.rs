@@ -214,17 +214,19 @@ fn lookups_move_no_clock_and_are_judged_at_their_own_time() {
         let mut slice = FilterSlice::build(&definition).unwrap();
         let digest = FilterSecret::from_seed(7).digest(b"click");
         let start_ms = START_MS - START_MS % DAY_MS;
-        let Placed::At(stamp) = clock.place(Some(start_ms)) else { panic!("the first") };
+        let Placed::At(stamp) = clock.place(Some(start_ms)) else { panic!("the first event has no place") };
         assert_eq!(ask(&mut slice, digest, stamp), Verdict::FirstSeen);
         let mut look_up = |after_ms: u64| {
-            let Placed::At(stamp) = clock.place_lookup(Some(start_ms + after_ms)) else { panic!("a place") };
+            let Placed::At(stamp) = clock.place_lookup(Some(start_ms + after_ms)) else {
+                panic!("the looked-up event has no place")
+            };
             let mut verdict = [Verdict::Undecided];
             slice.lookup_batch(&[digest], &[stamp], &mut verdict);
             verdict[0]
         };
         for after_ms in [2 * HOUR_MS, 13 * DAY_MS, 400 * DAY_MS, u64::MAX >> 4] {
-            assert_eq!(look_up(after_ms), Verdict::FirstSeen, "{kind}: {after_ms} ms later it would have expired");
-            assert_eq!(look_up(HOUR_MS / 2), Verdict::Duplicate, "{kind}: nothing has expired by being looked up");
+            assert_eq!(look_up(after_ms), Verdict::FirstSeen, "{kind}: the event has expired after {after_ms} ms");
+            assert_eq!(look_up(HOUR_MS / 2), Verdict::Duplicate, "{kind}: a lookup must not expire any event");
         }
         assert_eq!((clock.now_ms(), ask(&mut slice, digest, stamp)), (Some(start_ms), Verdict::Duplicate));
     }

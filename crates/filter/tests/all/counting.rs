@@ -246,7 +246,7 @@ fn a_number_that_does_not_increase_is_the_next_one() {
 fn a_counter_at_its_maximum_is_stuck_and_counted() {
     let mut stuck = SlidingCounting::new(1, 16, 5).unwrap();
     assert!(!slide(&mut stuck, 1, 0));
-    assert_eq!(stuck.stuck_cells(), 1, "sixteen positions in one cell");
+    assert_eq!(stuck.stuck_cells(), 1, "all sixteen positions are in one cell");
     (1..100).for_each(|number| assert!(slide(&mut stuck, 1, number), "a stuck cell stays set"));
     let mut saved = vec![];
     stuck.write_body(&mut saved).unwrap();
@@ -304,7 +304,7 @@ fn saved_state_that_no_filter_writes_is_refused() {
     jumps.write_body(&mut saved).unwrap();
     assert!(jumps.read_body(&mut &saved[..saved.len() - 1]).is_err());
     saved[8 + 13] = 0x80;
-    assert!(jumps.read_body(&mut &saved[..]).is_err(), "cell 111 of 100");
+    assert!(jumps.read_body(&mut &saved[..]).is_err(), "the bit belongs to cell 111 of 100 cells");
 
     let mut sliding = SlidingCounting::new(512, 3, 8).unwrap();
     slide(&mut sliding, 1, 9);
@@ -313,7 +313,7 @@ fn saved_state_that_no_filter_writes_is_refused() {
     assert!(sliding.read_body(&mut &saved[..]).is_ok());
     let counter = saved[16..16 + 256].iter().position(|byte| *byte != 0).unwrap();
     saved[16 + counter] = 0;
-    assert!(sliding.read_body(&mut &saved[..]).is_err(), "a counter lost");
+    assert!(sliding.read_body(&mut &saved[..]).is_err(), "a counter was lost");
 }
 
 #[test]

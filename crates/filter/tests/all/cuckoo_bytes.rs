@@ -28,7 +28,7 @@ fn used(wanted: &Wanted, seed: u64) -> (FilterSlice, Model, Feed, Vec<u64>) {
                 positions.push(position);
             }
         }
-        assert!(slice.used_cells() > 0, "something is in the stash");
+        assert!(slice.used_cells() > 0, "the stash has entries");
     }
     (slice, model, feed, positions)
 }
@@ -119,7 +119,7 @@ fn flip_bytes(every_cell_byte: bool) {
             let mask = 1 + dice.below(255) as u8;
             refused += u64::from(!damaged(&wanted, &whole, &mut read, &mut dice, |bytes| bytes[at] ^= mask));
         }
-        assert!(refused > 0, "no damage at all was found");
+        assert!(refused > 0, "no damage was detected");
     }
 }
 
@@ -162,7 +162,7 @@ fn lines_with_any_times_are_refused_or_harmless() {
             });
             taken += u64::from(is_taken);
         }
-        assert!(taken > 0, "every change was refused: nothing was tried; {wanted:?}");
+        assert!(taken > 0, "every change was rejected, so no damaged slice was tested; {wanted:?}");
     }
 }
 
@@ -260,7 +260,7 @@ fn runs_of_random_bytes_are_refused_or_harmless() {
         assert!(wanted.slice().put_cells(&CellRun { cells: noise, ..run.clone() }).is_err());
         for bytes in [0, 64, 1024 * 64, 1025 * 64 - 1] {
             let cut = CellRun { cells: run.cells[..bytes].to_vec(), ..run.clone() };
-            assert!(wanted.slice().put_cells(&cut).is_err() || bytes == 0, "{bytes} bytes are no region");
+            assert!(wanted.slice().put_cells(&cut).is_err() || bytes == 0, "{bytes} bytes are not whole regions");
         }
     }
 }

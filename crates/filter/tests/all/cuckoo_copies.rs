@@ -114,12 +114,12 @@ fn merging_has_its_laws(operations: usize) {
             let maps = |copy: &Copy| (map_of(&copy.slice, &wanted, copy.model.now, &keys), copy.slice.live_events());
             let ab = a.merged(&b);
             ab.check(&keys, "merged");
-            assert!(maps(&ab) == maps(&b.merged(&a)), "commutes; {wanted:?}");
+            assert!(maps(&ab) == maps(&b.merged(&a)), "merging is commutative; {wanted:?}");
             let ab_c = ab.merged(&c);
             ab_c.check(&keys, "merged with a third");
-            assert!(maps(&ab_c) == maps(&a.merged(&b.merged(&c))), "associates; {wanted:?}");
-            assert!(maps(&ab.merged(&b)) == maps(&ab), "repeats without effect; {wanted:?}");
-            assert!(maps(&ab.merged(&ab)) == maps(&ab), "with itself; {wanted:?}");
+            assert!(maps(&ab_c) == maps(&a.merged(&b.merged(&c))), "merging is associative; {wanted:?}");
+            assert!(maps(&ab.merged(&b)) == maps(&ab), "merging twice has no further effect; {wanted:?}");
+            assert!(maps(&ab.merged(&ab)) == maps(&ab), "merging with itself has no effect; {wanted:?}");
         }
     }
 }
@@ -216,8 +216,8 @@ pub(crate) fn put(slice: &mut FilterSlice, run: &CellRun, is_known: bool) {
     } else {
         slice.put_missing_cells(run).unwrap();
     }
-    assert!(!slice.lacks_cells(run).unwrap(), "all of it is there");
-    assert!(!slice.put_missing_cells(run).unwrap(), "all of it is there");
+    assert!(!slice.lacks_cells(run).unwrap(), "the slice already has all cells of the run");
+    assert!(!slice.put_missing_cells(run).unwrap(), "the slice already has all cells of the run");
 }
 
 /// Makes a copy of runs of cells, which are taken one by one while the slice continues, and of the events since the
@@ -262,7 +262,10 @@ fn a_copy_made_meanwhile_holds_what_its_slice_holds() {
             copy.slice.advance(source.model.now);
             source.check(&keys, "the slice");
             assert_same_map(&copy.slice, &source.model, &keys, &format!("the copy, {ahead} ahead"));
-            assert!(copy.slice.live_events() >= Some(source.model.map().len() as u64), "too few are counted");
+            assert!(
+                copy.slice.live_events() >= Some(source.model.map().len() as u64),
+                "the copy counts too few live events"
+            );
         }
     }
 }

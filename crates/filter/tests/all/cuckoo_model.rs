@@ -84,7 +84,7 @@ pub(crate) type Identity = (u64, u32);
 pub(crate) fn position_of(digest: Digest, geometry: &Geometry) -> u64 {
     let mut positions = Vec::new();
     positions_of(digest, geometry, &mut positions);
-    assert_eq!(positions.len(), 1, "one position an event");
+    assert_eq!(positions.len(), 1, "each event has one position");
     positions[0]
 }
 
@@ -240,7 +240,7 @@ pub(crate) fn map_of(
     let held = |position: &u64| {
         let sighting = slice.test_at(&[*position], stamp).unwrap();
         let other_name = other_name_of(*position, wanted.print_bits);
-        assert_eq!(slice.test_at(&[other_name], stamp).unwrap(), sighting, "by its other bucket; {wanted:?}");
+        assert_eq!(slice.test_at(&[other_name], stamp).unwrap(), sighting, "lookup by the other bucket; {wanted:?}");
         sighting.is_hit().then(|| (identity_of(*position, wanted.print_bits), sighting.expiry))
     };
     positions.iter().filter_map(held).collect()

@@ -122,7 +122,7 @@ fn two_buckets_and_a_stash_hold_what_comes_to_them_and_the_next_event_is_refused
                     slice.put_event(GenerationNumber::FIRST, &positions[room..=room], Stamp::on_time(START)).is_err()
                 );
                 assert_same_map(&slice, &model, &positions, "refused");
-                assert_eq!(slice.live_events(), Some(room as u64), "what is refused does not count");
+                assert_eq!(slice.live_events(), Some(room as u64), "rejected events must not be counted");
             }
         }
     }
@@ -190,7 +190,11 @@ fn a_known_event_of_an_older_generation_starts_its_window_again_where_the_newest
         assert_eq!(observe_at(&mut slice, old, again), [Verdict::Duplicate; OLD], "{wanted:?}");
         assert_eq!(slice.generations(), 2);
         let is_found = |position: &&u64| slice.test_at(&[**position], Stamp::on_time(later)).unwrap().is_hit();
-        assert_eq!(old.iter().filter(is_found).count(), OLD, "seen less than a window ago; {wanted:?}");
+        assert_eq!(
+            old.iter().filter(is_found).count(),
+            OLD,
+            "events seen less than a window ago must be found; {wanted:?}"
+        );
     }
 }
 
@@ -311,7 +315,7 @@ fn buckets_of_every_shape_lie_in_their_64_bytes_as_the_layout_says() {
             for (print, expiry) in entries(line, &wanted, now) {
                 let position = (bucket as u64) << print_bits | u64::from(print);
                 let twin = map.insert(identity_of(position, print_bits), expiry);
-                assert_eq!(twin, None, "an event that lies in two places");
+                assert_eq!(twin, None, "an event has two entries");
             }
         }
         let expected = model.map();

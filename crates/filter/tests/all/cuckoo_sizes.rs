@@ -230,7 +230,7 @@ fn a_sample_of_regions_tells_the_fill_of_all() {
         observe(&mut slice, &digests(ahead * events / 60, events / 60), START.after(ahead));
     }
     let (whole, rate) = slice.fill_and_rate(usize::MAX);
-    assert_eq!(slice.fill_and_rate(slice.bytes() as usize), (whole, rate), "a sample that is the whole");
+    assert_eq!(slice.fill_and_rate(slice.bytes() as usize), (whole, rate), "the sample contains all cells");
     let (whole, (sampled, _)) = (whole.unwrap(), slice.fill_and_rate(1));
     let slots = (wanted.geometry().cells() / 8) as f64;
     let deviation = (whole * slots).sqrt() / slots;
@@ -348,7 +348,7 @@ fn a_burst_opens_generations_of_one_shape_and_closes_them_again() {
         }
     }
     assert!((4..=6).contains(&most), "{most} generations");
-    assert_eq!(slice.generations(), 1, "back to one");
+    assert_eq!(slice.generations(), 1, "the filter has one generation again");
 }
 
 /// Events that are refreshed may lie in an older and in a newer generation. No event is lost, and none is counted too

@@ -102,7 +102,7 @@ fn with_twin(
     let mut buckets = Vec::new();
     match twin {
         Twin::Bucket(index) => {
-            let bucket = rename(&mut run.clone(), &wanted, first, first).expect("its own entry");
+            let bucket = rename(&mut run.clone(), &wanted, first, first).expect("the event has no entry");
             buckets = vec![bucket, rename(&mut run, &wanted, first, events[index])?];
         }
         Twin::Stash => stash(&mut run, &wanted, 0, other_name_of(first, wanted.print_bits), sightings[1]),

@@ -196,7 +196,7 @@ fn the_paper_s_chain_of_three_digits() {
     let mut filter = filter(1 << 12, 1, DecayRule::Literal { lambda: 0.5 }, EXTENDED);
     assert_eq!(observe(&mut filter, &[(1, 0); 288])[287], 288.0);
     assert_eq!(filter.extensions_used(), 2);
-    assert_eq!(filter.fill(), 1.0 / 4_096.0, "a base digit of 0 is no empty counter");
+    assert_eq!(filter.fill(), 1.0 / 4_096.0, "a counter with a base digit of 0 is not empty");
     // The base digit is 0, and the extensions of the cell have the digits 2 and 1.
     let saved = body(&filter);
     let cell = usize::from(saved[saved.len() - 12]);
@@ -337,7 +337,7 @@ fn chains_that_no_filter_writes_are_refused() {
     // The last twelve bytes are two extensions, each with cell, digit and next.
     assert!(refused(4, 1).contains("two places"), "a cycle");
     assert!(refused(4, 7).contains("out of the pool"));
-    assert!(refused(10, 0).contains("neither"), "a lost extension");
+    assert!(refused(10, 0).contains("neither"), "the extension is neither in a chain nor free");
     assert!(refused(5, 16).contains("digit"));
     assert!(refused(6, 64).contains("cell"));
     assert!(refused(12 + 16, 9).contains("more extensions"));

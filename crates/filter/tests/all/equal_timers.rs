@@ -52,7 +52,7 @@ fn duplicates(equal_timers: u32) -> usize {
 #[test]
 fn the_largest_group_of_equal_timers_decides() {
     let counts = [0, 1, 2, 3, 4].map(duplicates);
-    assert_eq!(counts[0], counts[1], "k' of 0 and 1 are the plain filter");
+    assert_eq!(counts[0], counts[1], "k' = 0 and k' = 1 both turn the heuristic off");
     // The more timers must be equal, the fewer events are taken for duplicates. The difference is visible in the
     // counts.
     assert!(counts[1] > counts[2] && counts[2] > counts[3] && counts[3] > counts[4], "{counts:?}");

@@ -69,7 +69,7 @@ fn a_burst_of_five_times_the_capacity_opens_generations_and_closes_them_again() 
         }
         assert!((5..=8).contains(&most), "{limit:?}: {most} generations");
         assert!(key - first_seen < key / 50, "{limit:?}: {first_seen} of {key} called first-seen");
-        assert_eq!(slice.generations(), 1, "{limit:?}: back to one");
+        assert_eq!(slice.generations(), 1, "{limit:?}: the filter has one generation again");
     }
 }
 

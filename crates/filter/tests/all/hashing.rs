@@ -124,7 +124,7 @@ fn the_documents_positions() {
         };
         let (cells, hashes) = (cells.parse().unwrap(), hashes.parse().unwrap());
         let geometry = Geometry::new(cells, hashes, cell_bits.parse().unwrap(), layout).unwrap();
-        assert_eq!(geometry.cells(), cells, "the document gives cells that need no rounding");
+        assert_eq!(geometry.cells(), cells, "the page must state a number of cells that needs no rounding");
         let expected: Vec<u64> = expected.split(' ').map(|position| position.parse().unwrap()).collect();
         assert_eq!(positions_of_digest(digest_of(lo, hi), &geometry), expected, "{row:?}");
     }
@@ -355,7 +355,10 @@ fn positions_of_an_event_meet_as_often_as_chance_says() {
         let band = band::binomial(1.0 / geometry.cells() as f64, count * 120, CONFIDENCE);
         println!("m = 2^{bits}: {equal} equal pairs, band {band:?}; double hashing: {equal_by_double_hashing}");
         assert!(band.contains(&equal), "m = 2^{bits}: {equal} equal pairs, band {band:?}");
-        assert!(bits > 10 || !band.contains(&equal_by_double_hashing), "the yardstick misses what it is for");
+        assert!(
+            bits > 10 || !band.contains(&equal_by_double_hashing),
+            "the test does not detect the equal pairs of double hashing"
+        );
     }
 }
 

@@ -178,11 +178,11 @@ fn kinds_with_parts_are_copied_and_merged_and_no_others() {
         observe(&mut slice, &definition, 0..300);
         let mut copy = FilterSlice::build(&definition).unwrap();
         let Some(outline) = slice.outline() else {
-            assert!(!kind.can(Ability::Parts), "{kind} has no parts");
+            assert!(!kind.can(Ability::Parts), "{kind} cannot be copied in parts");
             assert_eq!(copy.merge(&mut slice), Err(MergeError::Definition), "{kind}");
             continue;
         };
-        assert!(kind.can(Ability::Parts), "{kind} has parts");
+        assert!(kind.can(Ability::Parts), "{kind} can be copied in parts");
         copy.put_outline(&outline).unwrap();
         copy.put_cells(&slice.cell_run(slice.newest_generation(), 0, usize::MAX / 2).unwrap()).unwrap();
         copy.recount();

@@ -88,12 +88,12 @@ proptest! {
     ) {
         let [a, b, c] = [0, 1, 2].map(|n| copy(&definition, starts[n as usize], seed + n, pace).0);
         let ab = merged(&definition, &a, &b);
-        prop_assert!(state(&ab) == state(&merged(&definition, &b, &a)), "commutes");
+        prop_assert!(state(&ab) == state(&merged(&definition, &b, &a)), "merging is commutative");
         let ab_c = merged(&definition, &ab, &c);
         let a_bc = merged(&definition, &a, &merged(&definition, &b, &c));
-        prop_assert!(state(&ab_c) == state(&a_bc), "associates");
-        prop_assert!(state(&merged(&definition, &ab, &b)) == state(&ab), "repeats without effect");
-        prop_assert!(state(&merged(&definition, &ab, &ab)) == state(&ab), "with itself");
+        prop_assert!(state(&ab_c) == state(&a_bc), "merging is associative");
+        prop_assert!(state(&merged(&definition, &ab, &b)) == state(&ab), "merging twice has no further effect");
+        prop_assert!(state(&merged(&definition, &ab, &ab)) == state(&ab), "merging with itself has no effect");
     }
 
     #[test]
@@ -160,7 +160,7 @@ fn a_slice_that_has_grown_is_refused_unchanged_until_it_has_shrunk() {
     other.observe_batch(&digests[..1], &[Stamp::on_time(UnitNumber(14))], &mut [Verdict::Undecided]);
     let before = body(&grown);
     assert_eq!(grown.merge(&mut other), Err(MergeError::Grown));
-    assert!(body(&grown) == before, "changed all the same");
+    assert!(body(&grown) == before, "a failed merge has changed the slice");
     other.observe_batch(&digests[1..2], &[Stamp::on_time(UnitNumber(60))], &mut [Verdict::Undecided]);
     assert_eq!(grown.merge(&mut other), Ok(()));
     assert_eq!(grown.generations(), 1);

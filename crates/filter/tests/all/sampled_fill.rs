@@ -54,14 +54,14 @@ proptest! {
         let (whole, rate) = slice.fill_and_rate(usize::MAX);
         prop_assert_eq!(rate, slice.expected_rate());
         let every_byte = slice.bytes() as usize * slice.generations();
-        prop_assert_eq!(slice.fill_and_rate(every_byte), (whole, rate), "a sample that is the whole");
+        prop_assert_eq!(slice.fill_and_rate(every_byte), (whole, rate), "the sample contains all cells");
         let (Some(whole), Some(sampled)) = (whole, slice.fill_and_rate(SAMPLE_BYTES).0) else { panic!("no fill") };
         let cells = (SAMPLE_BYTES * 8) as f64 / f64::from(cell_bits);
         // The cells of an event lie together in one block, so the fills of blocks differ by whole events.
         let together = f64::from(slice.geometry().hashes());
         let deviation = ((whole * (1.0 - whole) + 1.0 / cells) * together / cells).sqrt();
         prop_assert!((sampled - whole).abs() < 5.0 * deviation, "{sampled} instead of {whole}, deviation {deviation}");
-        prop_assert!(deviation < 0.04, "a band that says something");
+        prop_assert!(deviation < 0.04, "the deviation is too large for a useful test");
     }
 }
 

@@ -160,7 +160,7 @@ fn a_reader_that_swallows_an_error_does_not_make_a_snapshot_valid() {
     let got = snapshot.verify(|source| {
         let mut handed_on = Vec::new();
         let _ = source.read_to_end(&mut handed_on);
-        assert!(handed_on.is_empty(), "bytes of a frame that failed");
+        assert!(handed_on.is_empty(), "bytes of a frame with a wrong checksum were passed on");
         Ok(())
     });
     assert!(matches!(got, Err(SnapshotError::Damaged(_))), "{got:?}");

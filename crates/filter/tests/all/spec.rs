@@ -128,7 +128,7 @@ fn a_reach_beyond_the_cells_is_refused_and_any_below_fits() {
         let Unit::Milliseconds(unit_ms) = definition.unit else { panic!("{definition:?}") };
         let WindowRule { span_units, lateness_units } = definition.rule;
         assert!((span_units - 1) * unit_ms >= HOUR_MS && lateness_units * unit_ms >= lateness_ms);
-        assert!((span_units + 1) * unit_ms <= HOUR_MS / 100 * 105, "kept too long: {definition:?}");
+        assert!((span_units + 1) * unit_ms <= HOUR_MS / 100 * 105, "events are kept too long: {definition:?}");
     }
     for lateness_ms in [4 * HOUR_MS, u64::MAX] {
         assert_refused(timing(lateness_ms, 8), &["1h", "lateness", "16-bit"]);

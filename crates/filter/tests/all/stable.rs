@@ -181,7 +181,7 @@ fn what_cannot_be_is_refused_by_name() {
     for decrements in [0.0, -1.0, 101.0, f64::NAN, f64::INFINITY] {
         assert!(matches!(made(StableShape { decrements, ..shape }), Some(StableError::Decrements { .. })));
     }
-    assert!(StableShape::for_rate(3, 3, 1, 0.1).is_err(), "as many positions as cells");
+    assert!(StableShape::for_rate(3, 3, 1, 0.1).is_err(), "a filter with as many positions as cells must be rejected");
     assert!(StableShape::for_rate(100, 3, 0, 0.1).is_err());
     assert!(matches!(made(StableShape { hashes: 0, ..shape }), Some(StableError::Geometry(_))));
 }

@@ -20,7 +20,7 @@ fn read(disk: &MemoryDisk) -> Result<(Segments, Vec<Vec<u8>>), ScanError> {
 }
 
 fn open(disk: &MemoryDisk) -> (Journal, Vec<Vec<u8>>) {
-    let (found, records) = read(disk).expect("no damage");
+    let (found, records) = read(disk).expect("the journal has no damage");
     (Journal::after(Arc::new(disk.clone()), OF, SEGMENT_BYTES, &found), records)
 }
 
@@ -102,9 +102,9 @@ fn survives(steps: &[Step]) {
             Step::Remove => {
                 if journal.sync().is_ok() {
                     synced = pushed.len();
-                    let before = read(&disk).expect("no damage").1.len();
-                    journal.remove_before(journal.segment()).expect("no failure");
-                    removed += before - read(&disk).expect("no damage").1.len();
+                    let before = read(&disk).expect("the journal has no damage").1.len();
+                    journal.remove_before(journal.segment()).expect("segments can be removed");
+                    removed += before - read(&disk).expect("the journal has no damage").1.len();
                 }
             }
         }
@@ -126,10 +126,10 @@ fn small() -> (MemoryDisk, Vec<Vec<u8>>) {
     let (mut journal, _) = open(&disk);
     let records: Vec<Vec<u8>> = (0..9).map(|number| record(number, 160 + number * 90)).collect();
     for record in &records {
-        journal.push(record.clone()).expect("there is room");
+        journal.push(record.clone()).expect("the disk has room");
         journal.sync().expect("it syncs");
     }
-    journal.mark().expect("there is room");
+    journal.mark().expect("the disk has room");
     (disk, records)
 }
 
@@ -177,13 +177,13 @@ fn a_missing_segment_is_told_and_another_node_is_not_believed() {
     let disk = MemoryDisk::default();
     let (mut journal, _) = open(&disk);
     for number in 0..20 {
-        journal.push(record(number, 900)).expect("there is room");
+        journal.push(record(number, 900)).expect("the disk has room");
     }
     journal.sync().expect("it syncs");
     let files = disk.names().expect("a list");
     assert!(files.len() > 3);
-    disk.remove(&files[2]).expect("it is there");
-    let error = read(&disk).expect_err("one is missing").to_string();
+    disk.remove(&files[2]).expect("the file exists");
+    let error = read(&disk).expect_err("a segment is missing").to_string();
     assert!(error.contains("is missing"), "{error}");
     let (disk, _) = small();
     let other = NodeMark { node: 4, ..OF };
@@ -194,19 +194,29 @@ fn a_missing_segment_is_told_and_another_node_is_not_believed() {
 fn a_full_disk_loses_nothing_and_a_failed_sync_is_told() {
     let disk = MemoryDisk::default();
     let (mut journal, _) = open(&disk);
-    journal.push(record(0, 100)).expect("there is room");
+    journal.push(record(0, 100)).expect("the disk has room");
     disk.set_room_bytes(Some(10));
     for number in 1..5 {
-        assert_eq!(journal.push(record(number, 100)).expect_err("it is full").kind(), ErrorKind::StorageFull);
+        assert_eq!(
+            journal.push(record(number, 100)).expect_err("the disk must be full").kind(),
+            ErrorKind::StorageFull
+        );
     }
-    assert_eq!(journal.sync().expect_err("it is full").kind(), ErrorKind::StorageFull);
+    assert_eq!(journal.sync().expect_err("the disk must be full").kind(), ErrorKind::StorageFull);
     disk.set_room_bytes(None);
-    journal.sync().expect("there is room again");
+    journal.sync().expect("the disk has room again");
     disk.cut_power(|| false);
-    assert_eq!(read(&disk).expect("no damage").1, (0..5).map(|number| record(number, 100)).collect::<Vec<_>>());
+    assert_eq!(
+        read(&disk).expect("the journal has no damage").1,
+        (0..5).map(|number| record(number, 100)).collect::<Vec<_>>()
+    );
     disk.fail_syncs(true);
-    journal.push(record(5, 100)).expect("there is room");
-    assert_ne!(journal.sync().expect_err("it fails").kind(), ErrorKind::StorageFull, "no error that passes");
+    journal.push(record(5, 100)).expect("the disk has room");
+    assert_ne!(
+        journal.sync().expect_err("the sync must fail").kind(),
+        ErrorKind::StorageFull,
+        "a failed sync must not look like a temporary error"
+    );
 }
 
 #[test]

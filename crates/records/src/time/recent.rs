@@ -85,7 +85,7 @@ mod tests {
             assert_eq!(chosen(&[59, far]), 60);
             assert_eq!(chosen(&[59, far, far, far]), 60);
             assert_eq!(chosen(&[-1, far]), 0);
-            assert_eq!(chosen(&[59, far, far, far, far]), 0, "nothing near is known any more");
+            assert_eq!(chosen(&[59, far, far, far, far]), 0, "no previous time is near the two occurrences any more");
         }
     }
 }

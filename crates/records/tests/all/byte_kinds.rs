@@ -97,7 +97,7 @@ fn text_is_no_other_kind() {
     ] {
         assert_eq!(kind_of_bytes(text), None, "{text:?}");
     }
-    assert_eq!(kind_of_bytes(&vec![0; 2 * HEAD_BYTES]), None, "a hole alone");
+    assert_eq!(kind_of_bytes(&vec![0; 2 * HEAD_BYTES]), None, "an input of NUL bytes alone");
     assert_eq!(kind_of_bytes(&[&vec![b'a'; 600][..], b"\r\n"].concat()), None);
 }
 

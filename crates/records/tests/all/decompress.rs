@@ -104,7 +104,7 @@ fn the_first_byte_of_a_plain_input_is_not_held_back() {
     struct One(bool);
     impl Read for One {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-            assert!(!std::mem::replace(&mut self.0, true), "one read is enough");
+            assert!(!std::mem::replace(&mut self.0, true), "the input must be read only once");
             buffer[0] = b'\n';
             Ok(1)
         }
@@ -195,7 +195,7 @@ fn a_window_of_zstd_may_have_128_mib() {
         assert_eq!(refused.kind(), ByteKind::ZstdWindow { window_bytes: mib << 20 });
         assert!(refused.to_string().contains(&format!("window of {mib} MiB")), "{refused}");
         assert_eq!(refused.advice("a.zst"), "`zstd -d --long=31 -c a.zst | firstseen dedup ...`");
-        assert_eq!(output, b"a\n", "what came before is passed on");
+        assert_eq!(output, b"a\n", "the data before the rejected frame is passed on");
     }
 }
 

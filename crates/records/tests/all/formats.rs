@@ -151,11 +151,14 @@ fn json_members_are_found_by_path() {
     let fields = with_time(config(RecordFormat::Jsonl, &["u.id", "n"]), "t");
     let outcome = read_text(text, fields);
     assert_eq!(outcome.keys(), ["7|x", "7|x"]);
-    assert!(matches!(&outcome.rejections[..], [(3, _, RejectReason::RepeatedName { .. })]), "a name is unique");
+    assert!(
+        matches!(&outcome.rejections[..], [(3, _, RejectReason::RepeatedName { .. })]),
+        "a selected name that occurs twice is rejected"
+    );
     assert_eq!(outcome.events[0].digest, outcome.events[1].digest);
     assert_eq!(outcome.events[0].time_ms, outcome.events[1].time_ms);
     let others = read_text("{\"n\":\"x\",\"m\":1,\"m\":2}\n", config(RecordFormat::Jsonl, &["n"]));
-    assert_eq!(others.keys(), ["x"], "what nobody asks for may occur twice");
+    assert_eq!(others.keys(), ["x"], "a name that is not selected may occur twice");
     let dotted = read_text("{\"a.b\":\"c\"}\n", config(RecordFormat::Jsonl, &["a\\.b"]));
     assert_eq!(dotted.keys(), ["c"]);
     let empty_step = RecordParser::new(config(RecordFormat::Jsonl, &["a..b"]), secret());

@@ -34,7 +34,7 @@ fn a_byte_order_mark_within_a_stream_is_no_part_of_a_key() {
         assert_eq!(written, text, "the bytes stay as they are");
     }
     let outcome = read_text("a\u{feff}\nb\u{feff}c\n", config(RecordFormat::Lines, &[]));
-    assert_eq!(outcome.keys(), ["a\u{feff}", "b\u{feff}c"], "within a line it is a character");
+    assert_eq!(outcome.keys(), ["a\u{feff}", "b\u{feff}c"], "a byte order mark within a line is an ordinary character");
 }
 
 /// With `cat a.csv b.csv`, the second header used to be passed on as a record, or was rejected when its time was read.
@@ -99,7 +99,11 @@ fn records_that_differ_from_the_header_are_records() {
         assert_eq!(read_text(text, config(RecordFormat::Csv, &["1"])).events.len(), 2, "{text:?}");
     }
     let no_header = ParserConfig { no_header: true, ..config(RecordFormat::Csv, &["1"]) };
-    assert_eq!(read_text("k,t\nk,t\n", no_header).keys(), ["k", "k"], "without a header nothing repeats it");
+    assert_eq!(
+        read_text("k,t\nk,t\n", no_header).keys(),
+        ["k", "k"],
+        "without a header, no line can repeat the header"
+    );
     let outcome = read_files(&["k,t\na,1\n", "k,t\nb,1\nk,t\n"], config(RecordFormat::Csv, &["k"])).unwrap();
     assert_eq!((outcome.keys().join(""), outcome.headers.len()), ("ab".to_owned(), 2));
 }

@@ -301,7 +301,7 @@ fn a_key_with_one_empty_part_is_no_key() {
     assert_eq!(read_text(text, csv(&[])).keys(), ["1,", ",2", ",", "1,2"]);
     let ignoring = ParserConfig { ignore: vec!["a".into()], ..csv(&[]) };
     let outcome = read_text(text, ignoring.clone());
-    assert_eq!(outcome.keys(), ["2", "2"], "no value at all is no key");
+    assert_eq!(outcome.keys(), ["2", "2"], "a record without any value has no key");
     assert!(outcome.rejections.iter().all(|(_, _, reason)| matches!(reason, RejectReason::NoKey { .. })));
     let ignoring = ParserConfig { empty_key: EmptyKey::Value, ..ignoring };
     assert_eq!(read_text(text, ignoring).keys(), ["", "2", "", "2"]);
@@ -341,7 +341,11 @@ fn fields_can_be_ignored_where_the_whole_record_is_the_key() {
     assert_eq!(outcome.events[0].digest, outcome.events[1].digest);
     assert_eq!(outcome.rejections.len(), 1);
     let padded = ParserConfig { ragged: Ragged::Pad, ..ignoring(RecordFormat::Csv, &["t"]) };
-    assert_eq!(read_text("id,t,n\n1,2,a,x\n1,2,a,y\n1\n", padded).keys(), ["1|"], "a further field is not lost");
+    assert_eq!(
+        read_text("id,t,n\n1,2,a,x\n1,2,a,y\n1\n", padded).keys(),
+        ["1|"],
+        "the additional field is part of the key"
+    );
     let bare = ParserConfig { no_header: true, ..ignoring(RecordFormat::Tsv, &["2"]) };
     assert_eq!(read_text("1\t100\ta\n1\t200\ta\n", bare).keys(), ["1|a", "1|a"]);
     let json = "{\"t\":1,\"id\":7,\"u\":{\"t\":1}}\n{\"id\":7.0,\"u\":{\"t\":1},\"t\":2}\n{\"id\":7,\"u\":{\"t\":2}}\n";
@@ -432,7 +436,7 @@ fn a_header_in_another_order_ends_the_input() {
     let mut reader = BlockReader::new(joined.as_bytes(), BlockOptions::for_format(RecordFormat::Csv));
     assert!(reader.read_block(&mut block).unwrap());
     parser.parse(&block, &mut parsed).unwrap();
-    assert_eq!(parsed.len(), 1, "what stands before it is read");
+    assert_eq!(parsed.len(), 1, "the record before the second header is read");
     assert!(matches!(parsed.refusal(), Some(ConfigError::HeaderReordered { line: 3, .. })), "{:?}", parsed.refusal());
     // A row of values is not a reordered header, and neither is the header itself.
     for text in ["a,b\n1,2\nb,a\n", "id,name\nid,name\n1,name\n", "from,2\n2,from\n"] {

@@ -44,7 +44,7 @@ proptest! {
         let parsed = TimeParser::new("America/New_York").unwrap().parse(local.strftime("%Y-%m-%d %H:%M:%S,%3f").to_string().as_bytes());
         let expected = zone.to_ambiguous_timestamp(local).compatible().unwrap().as_millisecond();
         prop_assert_eq!(parsed, Ok(expected));
-        prop_assert!(expected == time_ms || expected == time_ms - 3_600_000, "a repeated hour is its first one");
+        prop_assert!(expected == time_ms || expected == time_ms - 3_600_000, "a repeated hour is its first occurrence");
     }
 }
 
@@ -120,8 +120,16 @@ fn a_text_that_is_no_time_has_a_reason() {
 fn changes_of_clocks_and_leap_seconds_have_an_answer() {
     let new_york = TimeParser::new("America/New_York").unwrap();
     let ms = |text: &str| text.parse::<Timestamp>().unwrap().as_millisecond();
-    assert_eq!(new_york.parse(b"2021-03-14 02:30:00"), Ok(ms("2021-03-14T07:30:00Z")), "skipped: moved on");
-    assert_eq!(new_york.parse(b"2021-11-07 01:30:00"), Ok(ms("2021-11-07T05:30:00Z")), "repeated: the first");
+    assert_eq!(
+        new_york.parse(b"2021-03-14 02:30:00"),
+        Ok(ms("2021-03-14T07:30:00Z")),
+        "a skipped time is moved forward"
+    );
+    assert_eq!(
+        new_york.parse(b"2021-11-07 01:30:00"),
+        Ok(ms("2021-11-07T05:30:00Z")),
+        "a repeated time is its first occurrence"
+    );
     assert_eq!(new_york.parse(b"2016-12-31 18:59:60"), Ok(ms("2017-01-01T00:00:00Z")));
     assert_eq!(TimeParser::new("utc").unwrap().parse(b"2016-12-31T23:59:60Z"), Ok(ms("2017-01-01T00:00:00Z")));
 }

@@ -17,7 +17,7 @@ fn is(line: &str, expected: Request<'_>) {
 fn is_of(line: &str, first_item: usize, expected: impl for<'a> FnOnce(Arguments<'a>) -> Request<'a>) {
     let bytes = format!("{line}\r\n");
     let mut parser = Parser::new(Limits::default());
-    let command = parser.next(&mut bytes.as_bytes()).expect("a request").expect("a whole one");
+    let command = parser.next(&mut bytes.as_bytes()).expect("a request").expect("the command is complete");
     is(line, expected(command.arguments().from(first_item - 1)));
 }
 
@@ -226,7 +226,7 @@ fn connections() {
     ] {
         read(line, |request| {
             let debug = format!("{request:?}");
-            assert!(!debug.contains("secret") && !debug.contains("115, 101"), "{debug} tells a password");
+            assert!(!debug.contains("secret") && !debug.contains("115, 101"), "{debug} contains a password");
             let (credentials, name) = match request {
                 Ok(Request::Connection(ConnectionRequest::Auth(credentials))) => (credentials, None),
                 Ok(Request::Connection(ConnectionRequest::Hello { credentials, name, .. })) => {
@@ -305,7 +305,7 @@ fn items_are_bounded() {
         let with = |items: usize| array(&[head, &vec!["x"; items]].concat());
         read_bytes(&with(ITEMS_MAX), |request| assert!(request.is_ok(), "{head:?}"));
         read_bytes(&with(ITEMS_MAX + 1), |request| {
-            let text = request.expect_err("one item too many").to_string();
+            let text = request.expect_err("a command with too many items must be rejected").to_string();
             assert_eq!(text, "ERR a command takes at most 8192 items");
         });
     }

@@ -21,11 +21,15 @@ fn parse_overwritten(bytes: &[u8], kept_bytes: usize) -> Vec<usize> {
         }
         let mut rest = &come[..];
         if let Some(command) = parser.next(&mut rest).unwrap_or_else(|error| panic!("at byte {number}: {error}")) {
-            assert_eq!((number + 1, rest.len()), (bytes.len(), 0), "the command ends where its bytes end");
+            assert_eq!(
+                (number + 1, rest.len()),
+                (bytes.len(), 0),
+                "the parser must return the command with its last byte"
+            );
             return command.arguments().iter().map(<[u8]>::len).collect();
         }
     }
-    panic!("the command has come, and is not complete");
+    panic!("all bytes have arrived, but the parser has not returned the command");
 }
 
 #[test]
@@ -61,11 +65,11 @@ fn the_end_of_a_line_is_looked_for_once() {
     }
     line.fill(b'x');
     line.push(b'\n');
-    assert_eq!(parser.next(&mut &line[..]).expect("a line").expect("a whole one").name().len(), 60_000);
+    assert_eq!(parser.next(&mut &line[..]).expect("a line").expect("the line is complete").name().len(), 60_000);
 }
 
 #[test]
 fn a_parser_that_looked_again_would_be_found() {
     let caught = std::panic::catch_unwind(|| parse_overwritten(&array(&["SET", "key", "value"]), 1));
-    assert!(caught.is_err(), "overwriting what is still to be parsed must be seen");
+    assert!(caught.is_err(), "the test must fail if unparsed bytes are overwritten");
 }

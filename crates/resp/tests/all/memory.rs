@@ -35,7 +35,7 @@ fn the_same_memory_serves_every_command() {
     }
     parser.shed();
     assert_eq!(parser.held_bytes(), 0);
-    assert_eq!(pass(&mut parser), held_bytes, "and it goes on");
+    assert_eq!(pass(&mut parser), held_bytes, "the parser uses the same memory for the next command");
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn memory_is_not_given_back_amid_a_command() {
     let mut parser = Parser::new(Limits::default());
     assert!(parser.next(&mut &bytes[..bytes.len() - 4]).expect("a request").is_none());
     parser.shed();
-    let command = parser.next(&mut &bytes[..]).expect("a request").expect("a whole one").keep();
+    let command = parser.next(&mut &bytes[..]).expect("a request").expect("the command is complete").keep();
     assert_eq!(command.command().arguments().iter().collect::<Vec<_>>(), [b"k", b"v"]);
 }
 

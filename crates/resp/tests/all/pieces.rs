@@ -88,7 +88,7 @@ fn each_command_tells_what_it_took_and_can_be_kept() {
     assert_eq!((command.taken_bytes(), command.name()), (ping.len(), &b"PING"[..]));
     assert_eq!(command.arguments().get(0), Some(&b"a b"[..]));
     assert!(parser.next(&mut rest).unwrap().is_none());
-    assert_eq!(rest, b"*1\r\n$4\r\nQU", "the beginning of a command is left");
+    assert_eq!(rest, b"*1\r\n$4\r\nQU", "the beginning of the next command remains");
     let again = kept.command();
     assert_eq!((again.name(), again.taken_bytes()), (&b"SET"[..], set.len()));
     assert_eq!(again.arguments().iter().collect::<Vec<_>>(), [&b"k"[..], b"v\r\n"]);
@@ -107,5 +107,5 @@ fn limits_change_between_commands() {
     let mut strict = Parser::new(Limits::before_auth());
     let mut rest = &bytes[..];
     strict.next(&mut rest).unwrap();
-    assert!(strict.next(&mut rest).is_err(), "without new limits it is refused");
+    assert!(strict.next(&mut rest).is_err(), "the command exceeds the strict limits");
 }

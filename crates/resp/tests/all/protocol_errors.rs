@@ -84,7 +84,7 @@ fn what_is_just_within_the_limits_is_no_error() {
         assert_eq!((parsed.commands.len(), parsed.error), (1, None), "{} bytes", bytes.len());
     }
     let over = parse_in_pieces(&array(&["a", "1234567"]), &[], Limits { command_bytes: 23, ..usual });
-    assert_eq!(over.commands.len(), 0, "a byte less of a command is too little");
+    assert_eq!(over.commands.len(), 0, "the command exceeds the limit by one byte");
 }
 
 #[test]
@@ -95,5 +95,5 @@ fn commands_before_an_error_are_given_and_none_after_it() {
     assert_eq!(parser.next(&mut rest).unwrap().unwrap().name(), b"QUIT");
     let error = parser.next(&mut rest).unwrap_err();
     assert_eq!(error.to_string(), "ERR Protocol error: expected '$', got '!'");
-    assert_eq!(parser.next(&mut &b"PING\r\n"[..]).unwrap_err(), error, "the parser does not come back");
+    assert_eq!(parser.next(&mut &b"PING\r\n"[..]).unwrap_err(), error, "the parser must return the same error again");
 }

@@ -113,10 +113,10 @@ proptest! {
         }
         let (mut two, mut three) = (&two.take()[..], &three.take()[..]);
         for reply in &stream {
-            let (frame, taken_bytes) = resp2::decode::decode(two).expect("a reply").expect("a whole one");
+            let (frame, taken_bytes) = resp2::decode::decode(two).expect("a reply").expect("a whole reply");
             prop_assert_eq!(frame, reply.in_version_2());
             two = &two[taken_bytes..];
-            let (frame, taken_bytes) = resp3::decode::complete::decode(three).expect("a reply").expect("a whole one");
+            let (frame, taken_bytes) = resp3::decode::complete::decode(three).expect("a reply").expect("a whole reply");
             prop_assert_eq!(frame, reply.in_version_3());
             three = &three[taken_bytes..];
         }

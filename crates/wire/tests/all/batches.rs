@@ -79,12 +79,12 @@ fn batches_come_back() {
             let base_unit = numbers.below(1 << 40);
             let gathered = Gathered::new(shape, events, base_unit, named, numbers);
             let header = common::header(base_unit);
-            let message = batch::encode(&header, &gathered.runs()).expect("within limits");
+            let message = batch::encode(&header, &gathered.runs()).expect("the message is within the limits");
             let message = producer::Batch::decode(&message.encode_to_vec()[..]).expect("protobuf");
             assert_eq!(batch::decode_header(&message), Ok(header.clone()));
             let mut spare = vec![Probes::new(ProbeShape::Spread { cells: 9, hashes: 2 })];
-            let runs = common::decode_runs(&message, shape, &mut spare).expect("as it was encoded");
-            assert!(spare.is_empty(), "memory is used again");
+            let runs = common::decode_runs(&message, shape, &mut spare).expect("the encoded message can be decoded");
+            assert!(spare.is_empty(), "the decoder must reuse memory");
             assert_eq!(runs.len(), gathered.0.len());
             for (run, (group, probes, ticks, names)) in runs.iter().zip(&gathered.0) {
                 assert_eq!((run.group, &run.probes, &run.names), (*group, probes, names));
@@ -114,7 +114,7 @@ fn times_that_do_not_move_are_not_sent() {
     runs[0].ticks = &moved;
     runs[1].ticks = &[];
     let message = batch::encode(&common::header(5), &runs).unwrap();
-    assert_eq!(message.ticks.len(), 100, "a byte an event");
+    assert_eq!(message.ticks.len(), 100, "one byte for each event");
     let decoded: Vec<OwnedRun> = common::decode_runs(&message, shape, &mut Vec::new()).unwrap();
     assert_eq!((&decoded[0].times.ticks, &decoded[1].times.ticks), (&moved, &still[1]));
 }
@@ -161,7 +161,10 @@ fn damaged_batches_are_batches_or_errors() {
             let Ok(message) = producer::Batch::decode(&mutated[..]) else { continue };
             let Ok(runs) = common::decode_runs(&message, shape, &mut Vec::new()) else { continue };
             let events: usize = runs.iter().map(|run| run.probes.len()).sum();
-            assert!(events * packing::event_bits(shape.probes) / 8 <= mutated.len(), "no more than came");
+            assert!(
+                events * packing::event_bits(shape.probes) / 8 <= mutated.len(),
+                "the result must not be larger than the input allows"
+            );
         }
     }
 }
@@ -229,7 +232,7 @@ fn replies_come_back() {
             .with_clock(Some(17))
             .with_quality(events % 2 == 1, 0.25);
         let message = reply::encode(99, &answers.clone().with_seen(all_seen), 5);
-        let decoded = reply::decode(&message, events).expect("as it was encoded");
+        let decoded = reply::decode(&message, events).expect("the encoded message can be decoded");
         assert_eq!((decoded.answers, decoded.map_version), (answers.with_seen(seen), 5));
         assert!(matches!(reply::decode(&message, events + 1), Err(WireError::Length { field: "events", .. })));
         for mutated in common::mutations(&message.encode_to_vec(), numbers) {
@@ -257,8 +260,10 @@ fn fences_come_back_with_the_events_of_their_runs() {
                 gathered.0.iter().map(|run| (0..run.1.len()).map(|_| fence(numbers)).collect()).collect();
             let mut runs = gathered.runs();
             runs.iter_mut().zip(&all).for_each(|(run, fences)| run.fences = fences);
-            let message = batch::encode(&BatchHeader { operation, ..common::header(5) }, &runs).expect("within limits");
-            let decoded = common::decode_runs(&message, shape, &mut Vec::new()).expect("as it was encoded");
+            let message = batch::encode(&BatchHeader { operation, ..common::header(5) }, &runs)
+                .expect("the message is within the limits");
+            let decoded =
+                common::decode_runs(&message, shape, &mut Vec::new()).expect("the encoded message can be decoded");
             assert!(decoded.iter().map(|run| &run.fences).eq(&all));
             runs[0].fences = &all[0][1..];
             let lacking = batch::encode(&BatchHeader { operation, ..common::header(5) }, &runs);
@@ -276,7 +281,7 @@ fn fences_come_back_with_the_events_of_their_runs() {
     assert_eq!(batch::decode_header(&message).map(|header| header.operation), Ok(claim));
     let stray = producer::Batch { fences: vec![0x90, 0x4E, 1, 1].into(), ..message };
     let refused = common::decode_runs(&stray, shapes()[0], &mut Vec::new());
-    assert_eq!(refused, Err(WireError::Damaged { field: "fences" }), "a claim has none");
+    assert_eq!(refused, Err(WireError::Damaged { field: "fences" }), "a claim has no fences");
     let many = producer::Batch { operation: producer::Operation::Confirm.into(), ..stray };
     let refused = common::decode_runs(&many, shapes()[0], &mut Vec::new());
     assert!(matches!(refused, Err(WireError::TooGreat { field: "fences", max: 10, .. })), "{refused:?}");
@@ -291,13 +296,13 @@ fn lives_come_with_operations_of_their_own() {
     let shape = shapes()[0];
     let gathered = Gathered::new(shape, 10, 5, false, numbers);
     let header = BatchHeader { ttl_ms: Some(2_000), ..common::header(5) };
-    let message = batch::encode(&header, &gathered.runs()).expect("within limits");
+    let message = batch::encode(&header, &gathered.runs()).expect("the message is within the limits");
     assert_eq!(message.operation(), producer::Operation::ObserveFor);
     assert_eq!(
         batch::decode_header(&message).map(|header| (header.operation, header.ttl_ms)),
         Ok((Operation::Observe, Some(2_000)))
     );
-    let runs = common::decode_runs(&message, shape, &mut Vec::new()).expect("as it was encoded");
+    let runs = common::decode_runs(&message, shape, &mut Vec::new()).expect("the encoded message can be decoded");
     assert!(runs.iter().all(|run| run.times.ttl_ms == Some(2_000)));
     let lookup = batch::encode(&BatchHeader { operation: Operation::Lookup, ..header }, &gathered.runs());
     assert_eq!(lookup, Err(WireError::Invalid { field: "ttl_ms", value: 2_000 }));
@@ -329,7 +334,7 @@ fn who_holds_events_comes_back() {
         let holds: Vec<Hold> = decisions.iter().map(|decision| hold(decision, numbers)).collect();
         let answers = Answers::new(decisions).with_holds(holds);
         let message = reply::encode(4, &answers, 0);
-        let decoded = reply::decode(&message, events).expect("as it was encoded").answers;
+        let decoded = reply::decode(&message, events).expect("the encoded message can be decoded").answers;
         assert!(
             decoded == answers || message.holds.is_empty() && answers.holds().iter().all(|hold| *hold == Hold::None)
         );
@@ -350,16 +355,20 @@ fn answers_to_nothing_or_twice_are_refused() {
         ..Default::default()
     };
     assert!(reply::decode(&reply(&[0xFF, 0x03], &[]), 10).is_ok());
-    assert!(reply::decode(&reply(&[0xFF, 0x04], &[]), 10).is_err(), "event 10 of 10");
-    assert!(reply::decode(&reply(&[0, 0, 0], &[]), 10).is_err(), "a byte too many");
+    assert!(reply::decode(&reply(&[0xFF, 0x04], &[]), 10).is_err(), "the index 10 is not below 10");
+    assert!(reply::decode(&reply(&[0, 0, 0], &[]), 10).is_err(), "the bitmap has a byte too many");
     assert!(reply::decode(&reply(&[], &[9, 1, 4]), 10).is_ok());
-    assert!(reply::decode(&reply(&[], &[9, 2, 4]), 10).is_err(), "event 10 of 10");
+    assert!(reply::decode(&reply(&[], &[9, 2, 4]), 10).is_err(), "the index 10 is not below 10");
     assert!(reply::decode(&reply(&[], &[u32::MAX, u32::MAX, 4]), 10).is_err());
-    assert!(reply::decode(&reply(&[], &[0, 1]), 10).is_err(), "not triples");
-    assert!(reply::decode(&reply(&[], &[0, 1, 0]), 10).is_err(), "no reason");
-    assert!(reply::decode(&reply(&[1], &[0, 1, 4]), 10).is_err(), "a duplicate and undecided");
-    let newer = reply::decode(&reply(&[], &[0, 1, 77]), 10).expect("a newer peer's reason");
-    assert_eq!(newer.answers.decisions()[0], Decision::Undecided(Reason::Unknown), "promises least");
+    assert!(reply::decode(&reply(&[], &[0, 1]), 10).is_err(), "the numbers are not triples");
+    assert!(reply::decode(&reply(&[], &[0, 1, 0]), 10).is_err(), "the reason is missing");
+    assert!(reply::decode(&reply(&[1], &[0, 1, 4]), 10).is_err(), "an event is both duplicate and undecided");
+    let newer = reply::decode(&reply(&[], &[0, 1, 77]), 10).expect("an unknown reason of a newer peer is accepted");
+    assert_eq!(
+        newer.answers.decisions()[0],
+        Decision::Undecided(Reason::Unknown),
+        "an unknown reason counts as an unknown outcome"
+    );
 }
 
 #[test]

@@ -11,11 +11,14 @@ use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto, Fi
 
 /// Returns one line for each field, each value of an enum, and each method.
 fn published() -> BTreeSet<String> {
-    let files = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).expect("written by the build").file;
+    let files = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).expect("the generated descriptors are valid").file;
     let mut lines = BTreeSet::new();
     for file in &files {
         for message in &file.message_type {
-            assert!(message.nested_type.is_empty() && message.enum_type.is_empty(), "this test looks no deeper");
+            assert!(
+                message.nested_type.is_empty() && message.enum_type.is_empty(),
+                "this test does not check nested types"
+            );
             lines.extend(message.field.iter().map(|field| field_line(file, message, field)));
         }
         for (values, value) in file.enum_type.iter().flat_map(|values| values.value.iter().map(move |v| (values, v))) {

@@ -183,7 +183,7 @@ fn a_filter_that_cannot_be_read_hides_no_other() {
         ..other
     });
     let (read, unreadable) = readable(message.clone()).unwrap();
-    assert_eq!(read, map, "all but that, and the format, whatever it is");
+    assert_eq!(read, map, "the client reads all filters except the unknown one");
     assert!(read.filter_named(&name).is_some());
     let [newer] = &unreadable[..] else { panic!("{unreadable:?}") };
     assert!(newer.name == "newer" && newer.error.to_string().contains("newer_"), "{newer:?}");

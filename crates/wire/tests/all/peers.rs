@@ -30,7 +30,7 @@ fn messages_come_back_and_damaged_ones_are_messages_or_errors() {
                     assert!(whose.is_none() || whose == peer::filter_of(&message));
                     continue;
                 };
-                let again = peer::encode(&decoded, range).expect("what was decoded can be encoded");
+                let again = peer::encode(&decoded, range).expect("every decoded message can be encoded");
                 assert_eq!(peer::decode(&again, range, common::MIRRORED), Ok(decoded));
             }
         }
@@ -48,7 +48,7 @@ fn of_several_heads() -> (PeerMessage, Tests) {
     let message = common::peer_messages(6, 100, &mut Numbers::new(14)).remove(0);
     match peer::encode(&message, 100) {
         Ok(link_frame::Message::Tests(tests)) => (message, tests),
-        other => panic!("not of several heads: {other:?}"),
+        other => panic!("the message is not for several head nodes: {other:?}"),
     }
 }
 
@@ -70,7 +70,10 @@ fn tests_of_several_heads_are_those_of_each() {
     for part in parts {
         let part = PeerMessage { body: PeerBody::Test(part), ..message };
         let encoded = peer::encode(&part, 100).expect("within limits");
-        assert!(matches!(encoded, link_frame::Message::Test(_)), "a node that takes no others takes it: {encoded:?}");
+        assert!(
+            matches!(encoded, link_frame::Message::Test(_)),
+            "events of one head node keep the original message: {encoded:?}"
+        );
         assert_eq!(peer::decode(&encoded, 100, common::MIRRORED), Ok(part));
     }
 }
@@ -118,7 +121,7 @@ fn lists_that_disagree_are_not_sent() {
             PeerBody::Cells(cells) => cells.runs[0].cells = vec![1; limits::CELLS_BYTES_MAX],
             PeerBody::ClaimTests(tests) => tests.events.clear(),
             PeerBody::Mirror(_, mirrored) => std::sync::Arc::make_mut(mirrored).stamps.clear(),
-            _ => unreachable!("it has no lists"),
+            _ => unreachable!("the message has no lists"),
         }
         assert!(peer::encode(&message, 100).is_err());
     }
@@ -149,7 +152,9 @@ fn what_cannot_be_decoded_can_be_refused_by_its_numbers() {
             }
             (link_frame::Message::ClaimTests(encoded), PeerBody::ClaimTests(tests)) => {
                 encoded.events = vec![0; 3].into();
-                let PeerBody::Test(test) = numbers_of(&tests.test) else { panic!("numbers of events") };
+                let PeerBody::Test(test) = numbers_of(&tests.test) else {
+                    panic!("the message has no numbers of events")
+                };
                 Some(PeerBody::ClaimTests(Box::new(ClaimTests { test, events: Vec::new() })))
             }
             (link_frame::Message::Set(encoded), PeerBody::Set(set)) => {

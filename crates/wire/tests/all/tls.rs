@@ -150,10 +150,14 @@ async fn files_that_cannot_be_used_leave_the_former_ones_in_place() {
     ours.revoke(&client);
     let (has_changed, complaints) = node.look_again(now);
     assert!(has_changed && complaints.len() == 1 && complaints[0].contains("not that of node `a`"), "{complaints:?}");
-    assert!(node.still_accepts(&chain(&client), now).is_err(), "it is revoked all the same");
+    assert!(node.still_accepts(&chain(&client), now).is_err(), "the certificate must be revoked nevertheless");
     let address = serve(Some(&ours.sign("b", &[NODE_NAME]))).await;
     let dials = TcpConnector { tls: Some(node.client()), token: None };
-    assert_eq!(ask(&dials, &address, None).await.expect("let in"), NODE | NODE_A, "it shows its own certificate");
+    assert_eq!(
+        ask(&dials, &address, None).await.expect("let in"),
+        NODE | NODE_A,
+        "the node must present its own certificate"
+    );
 
     // The new authorities would not accept the node itself, so the node keeps the old authorities.
     own.iter().for_each(|(path, bytes)| fs::write(path, bytes).expect("a file"));
@@ -189,7 +193,7 @@ async fn serve(tls: Option<&TlsFiles>) -> String {
             tokio::spawn(async move {
                 while let Some(Ok(stream)) = incoming.next().await {
                     let Ok(stream) = tls.accept(stream).await else { continue };
-                    accepted.send(io::Result::Ok(stream)).await.expect("the server goes on");
+                    accepted.send(io::Result::Ok(stream)).await.expect("the server still accepts connections");
                 }
             });
         }
@@ -239,16 +243,19 @@ async fn others_do_not_get_in() {
     assert_eq!(ask(&connector(&client), &address, None).await.expect("let in"), CLIENT);
 
     let stranger = theirs.sign("client", &[CLIENT_NAME]);
-    assert!(ask(&connector(&stranger), &address, None).await.is_err(), "it does not even trust the server");
+    assert!(ask(&connector(&stranger), &address, None).await.is_err(), "the stranger does not trust the server");
     let trusting = TlsFiles { ca: client.ca.clone(), ..stranger };
-    assert!(ask(&connector(&trusting), &address, None).await.is_err(), "signed by another authority");
+    assert!(
+        ask(&connector(&trusting), &address, None).await.is_err(),
+        "the certificate is signed by another authority"
+    );
 
     let ca = Certificate::from_pem(fs::read(&client.ca).expect("the file"));
     let nameless = ClientTlsConfig::new().ca_certificate(ca).domain_name(NODE_NAME);
     let endpoint = Endpoint::from_shared(format!("https://{address}")).expect("an address");
     let channel = net::without_token(endpoint.tls_config(nameless).expect("a configuration").connect_lazy());
     assert!(net::producer_client(channel).describe_filter(DescribeFilterRequest::default()).await.is_err());
-    assert!(ask(&TcpConnector::default(), &address, None).await.is_err(), "without TLS");
+    assert!(ask(&TcpConnector::default(), &address, None).await.is_err(), "a client without TLS must be refused");
 
     let impostor = serve(Some(&ours.sign("impostor", &[CLIENT_NAME]))).await;
     assert!(ask(&connector(&client), &impostor, None).await.is_err(), "a client's certificate is not a node's");

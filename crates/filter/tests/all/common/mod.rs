@@ -105,7 +105,7 @@ pub(crate) fn growth(limit: Limit, generations_max: u32, ratio: f64, capacity_ev
 /// Asserts that the specification is rejected, and that the message contains all of `words`.
 #[track_caller]
 pub(crate) fn assert_refused(spec: FilterSpec, words: &[&str]) {
-    let got = spec.resolve().expect_err("must be refused").to_string();
+    let got = spec.resolve().expect_err("the specification must be rejected").to_string();
     for word in words {
         assert!(got.contains(word), "`{got}` does not say `{word}`");
     }

@@ -74,7 +74,7 @@ pub(crate) fn read_bytes<R>(
     look: impl FnOnce(Result<Request<'_>, firstseen_resp::Refusal<'_>>) -> R,
 ) -> R {
     let mut parser = Parser::new(Limits::default());
-    let command = parser.next(&mut &bytes[..]).expect("a request").expect("a whole one");
+    let command = parser.next(&mut &bytes[..]).expect("a request").expect("the command is complete");
     look(Request::read(&command))
 }
 
