@@ -202,6 +202,7 @@ fn the_line_for_the_endpoint_for_http_works_as_printed() {
         printed.lines().find(|line| line.starts_with(start)).expect("a command").to_owned()
     };
     folder.shell(&line(&printed, "firstseen filter create clicks ")).ok();
+    assert!(folder.shell(&line(&printed, "firstseen cluster status ")).ok().out.contains("clicks"));
     let curl = line(&printed, "curl ");
     assert_eq!(folder.shell(&curl).ok().out, r#"{"verdict":"first_seen"}"#);
     assert!(folder.shell(&curl).ok().out.contains("urn:firstseen:problem:duplicate"));

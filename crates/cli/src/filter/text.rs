@@ -206,7 +206,7 @@ fn state(slice: &Slice<'_>) -> &'static str {
         None => "unknown",
         Some(state) if !state.ready => "not ready",
         Some(_) if slice.complete => "complete",
-        Some(_) => "set only",
+        Some(_) => "set-only",
     }
 }
 
@@ -214,7 +214,7 @@ fn state(slice: &Slice<'_>) -> &'static str {
 fn start(slice: &Slice<'_>) -> String {
     match state(slice) {
         "complete" => slice.complete_since.to_string(),
-        "set only" => slice.node_start.to_string(),
+        "set-only" => slice.node_start.to_string(),
         _ => "-".to_owned(),
     }
 }
@@ -222,7 +222,7 @@ fn start(slice: &Slice<'_>) -> String {
 /// Returns the notes below the table, which explain its words and list facts about single slices.
 fn notes(slices: &[Slice<'_>]) -> String {
     let mut notes = vec![
-        "start: how often the node of a slice had been started when it began to have everything, or to be set only; live: \
+        "start: how often the node of a slice had been started when it began to have everything, or to be set-only; live: \
          events that count; gens: generations of cells"
             .to_owned(),
     ];
@@ -230,7 +230,7 @@ fn notes(slices: &[Slice<'_>]) -> String {
         ("down", "its node does not answer the others"),
         ("missing", "its node cannot hold it, see its log"),
         (
-            "set only",
+            "set-only",
             "events are recorded there, and what is not there says nothing until all that is missing has expired",
         ),
     ] {
@@ -245,8 +245,8 @@ fn notes(slices: &[Slice<'_>]) -> String {
             notes.push(format!("slice {number} is on its way from {from} to {node}"));
         }
         let from_ms = slice.state.as_ref().and_then(|state| state.complete_from_ms);
-        if let (Some(from_ms), "set only") = (from_ms, state(slice)) {
-            notes.push(format!("slice {number} on {node} is set only until {}", time(from_ms)));
+        if let (Some(from_ms), "set-only") = (from_ms, state(slice)) {
+            notes.push(format!("slice {number} on {node} is set-only until {}", time(from_ms)));
         }
     }
     notes.iter().map(|note| folded(note, 2) + "\n").collect()

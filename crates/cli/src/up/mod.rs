@@ -331,13 +331,16 @@ impl Shown {
         let dedup = format!("firstseen dedup --cluster {addresses} --filter {CLICKS}{site}");
         let create = format!("{filter}{tree}{admin_flags}");
         let send = format!("{dedup} --format clf access.log{producer_flags} > once.log");
+        let status = format!("firstseen cluster status --cluster {addresses}{admin_flags}");
         text += &format!(
             "{ends}
 {}
 {}
+{}
 ",
             look.strong(&create),
-            look.strong(&send)
+            look.strong(&send),
+            look.strong(&status)
         );
         text += &endpoint.as_ref().map(|endpoint| endpoint.text(data, look)).unwrap_or_default();
         text += &http_endpoint.as_ref().map(|endpoint| endpoint.text(data, look)).unwrap_or_default();
