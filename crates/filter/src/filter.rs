@@ -91,9 +91,9 @@ fn merge_same<K: CellKind + 'static>(slice: &mut CellSlice<K>, other: &mut dyn A
     }
 }
 
-/// Returns the longest time between two sweeps that clear expired timers, in units. If the share of used cells decides
-/// when a generation is full, frequent sweeps are needed, because expired timers count as used until a sweep clears
-/// them. Such a filter therefore sweeps in every eighth of the window.
+/// Returns the longest time between two sweeps that clear expired timers, in units. The time matters if the share of
+/// used cells decides when a generation is full, because expired timers count as used until a sweep clears them. A
+/// filter with such a limit therefore sweeps all timers in every eighth of the window.
 fn sweep_period_units(growth: Option<&Growth>, window: WindowRule) -> u64 {
     match growth {
         Some(growth) if growth.limit == Limit::Density => window.span_units / 8,

@@ -19,9 +19,10 @@ use crate::{Geometry, Layout};
 pub enum Limit {
     /// Number of recorded events that are still in the window: `n = -(m/k) ln(1 - P^(1/k))`.
     Cardinality,
-    /// Number of used cells. In the classic layout, a generation of m cells is full when `z = m P^(1/k)` cells are
-    /// used. In blocked layouts this number would be too high, because cells fill unevenly. A generation with such a
-    /// layout is full when as many cells are used as the events of its capacity fill on average.
+    /// Number of used cells. In the classic layout, a generation of m cells reaches the false-positive rate P when `z =
+    /// m P^(1/k)` cells are used, so it is full then. In blocked layouts this number would be too high, because cells
+    /// fill unevenly. A generation with such a layout is full when as many cells are used as the events of its capacity
+    /// fill on average.
     Density,
 }
 
@@ -40,8 +41,8 @@ pub struct Growth {
     /// Number of events for which the first generation is sized.
     pub capacity_events: u64,
     /// False-positive rate of the first generation. If each generation is larger than the one before by the factor
-    /// `ratio`, its rate is lower by the factor `1/ratio`. The sum of all rates then stays below `target / (1 -
-    /// 1/ratio)`.
+    /// `ratio`, its rate is lower by the factor `1/ratio`. The sum of the rates of all generations then stays below
+    /// `generation_rate / (1 - 1/ratio)`, however many generations there are.
     pub generation_rate: f64,
     /// Limit of each jump, if several jumps of a window share the cells.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -48,8 +48,10 @@ pub enum TtlError {
 
 impl FilterDefinition {
     /// Returns the stamp with which an event at unit `now` is recorded so that the filter remembers it for `ttl_ms`.
-    /// The stamp places the event at an earlier unit, so that its cells expire at `now + ceil(ttl / unit) + 1`. However
-    /// short its time to live is, the event counts for a whole window towards the capacity of the filter.
+    /// The stamp places the event at an earlier unit, so that its cells expire at `now + ceil(ttl / unit) + 1`.
+    ///
+    /// However short the time to live of an event is, the event counts for a whole window towards the capacity of the
+    /// filter.
     ///
     /// ```
     /// use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, UnitNumber, Verdict};

@@ -80,8 +80,9 @@ impl WindowRule {
         self.expiry(unit).after(self.span_units.saturating_sub(1))
     }
 
-    /// Returns the place of an event of `unit`, given `now`, the greatest unit seen so far. Returns `None` if the event
-    /// is so late that its cells would have expired already, even with the allowed lateness.
+    /// Returns the place of an event that occurred in `unit`. The parameter `now` is the greatest unit seen so far.
+    /// Returns `None` if the event is so late that its cells would have expired already, even with the allowed
+    /// lateness.
     ///
     /// ```
     /// use firstseen_filter::{Stamp, UnitNumber, WindowRule};

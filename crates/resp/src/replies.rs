@@ -1,6 +1,9 @@
-//! Encodes replies to Redis clients in both versions of the Redis protocol. Line ends in texts are replaced with
-//! spaces. Otherwise, a client could use text that appears in an error to inject additional replies. When the caller
-//! writes the header of an array, it must then write as many elements as the header announces.
+//! Encodes replies to Redis clients in both versions of the Redis protocol.
+//!
+//! Line ends in texts are replaced with spaces. Some texts, such as errors, contain words from the client's request.
+//! Without the replacement, a client could use such words to inject additional replies.
+//!
+//! After the header of an array, the caller must write exactly as many elements as the header announces.
 
 use bytes::{Bytes, BytesMut};
 use std::fmt::{self, Display, Write};

@@ -61,9 +61,10 @@ impl DecayRule {
     /// Returns the greatest amount by which an estimate can be below the true frequency. It is 0 for the literal rule.
     ///
     /// For the lasting rule, the result is the sum of the losses of all earlier runs, `2^-f (1 + lambda^g + lambda^2g +
-    /// ...) = 2^-f / (1 - lambda^g)`. This is at most 3.5 parts of `2^-f`, however slow the decay is, because counters
-    /// are rounded only once per run. If they were rounded at each epoch, the loss would be `2^-f / (1 - lambda)`,
-    /// which is much greater for a slow decay.
+    /// ...) = 2^-f / (1 - lambda^g)`. This is at most 3.5 parts of `2^-f`, however slow the decay is.
+    ///
+    /// The bound is small because counters are rounded only once per run. If they were rounded at each epoch, the loss
+    /// would be `2^-f / (1 - lambda)`, which is much greater for a slow decay.
     ///
     /// ```
     /// use firstseen_filter::DecayRule;

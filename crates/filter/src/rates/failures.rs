@@ -1,15 +1,17 @@
 //! Error rates of verdicts while slices are down (Koloniari et al. 2011, section 3.2).
 //!
 //! The formulas give the expected false positives and false negatives of every policy for slices that have failed. In
-//! all formulas, phi is the share of slices that are down, and p is the fill of a live slice. A false negative is an
-//! event that was recorded and is still called distinct. All cells of such an event that are alive are set.
+//! all formulas, phi is the share of slices that are down, and p is the fill of a live slice.
+//!
+//! A false negative is an event that was recorded and is still called distinct. All live cells of such an event are
+//! set, so the error arises only because a policy doubts the cells on failed slices.
 //!
 //! This module does not depend on which slice is down.
 
 use super::slicing::choose;
 
-/// Returns the false-positive rate of a horizontal filter that treats a failed slice as a duplicate: `phi + (1 - phi)
-/// p^k`. This policy has no false negatives (Koloniari et al. 2011, section 3.2).
+/// Returns the false-positive rate of a horizontal filter that calls an event a duplicate if the slice of the event has
+/// failed: `phi + (1 - phi) p^k`. This policy has no false negatives (Koloniari et al. 2011, section 3.2).
 ///
 /// ```
 /// use firstseen_filter::rates::failures;
@@ -19,8 +21,8 @@ pub fn horizontal_as_duplicate(phi: f64, fill: f64, hashes: u32) -> f64 {
     phi + (1.0 - phi) * fill.powi(hashes as i32)
 }
 
-/// Returns the false-positive rate of a vertical filter that treats a failed slice as a duplicate: `(phi + (1 - phi)
-/// p)^k`. This policy has no false negatives (Koloniari et al. 2011, section 3.2).
+/// Returns the false-positive rate of a vertical filter that counts all cells of failed slices as set: `(phi + (1 -
+/// phi) p)^k`. This policy has no false negatives (Koloniari et al. 2011, section 3.2).
 ///
 /// ```
 /// use firstseen_filter::rates::failures;
@@ -93,8 +95,8 @@ fn of_positions(hashes: u32, count: u32, chance: f64, other: f64) -> f64 {
     choose(f64::from(hashes), count) * chance.powi(count as i32) * other.powi((hashes - count) as i32)
 }
 
-/// Returns the false-positive rate of a diced filter (first horizontal, then vertical slicing) that treats a failed
-/// slice as a duplicate. The filter has `groups * per_group` slices, of which f are down.
+/// Returns the false-positive rate of a diced filter (first horizontal, then vertical slicing) that counts all cells of
+/// failed slices as set. The filter has `groups * per_group` slices, of which f are down.
 ///
 /// The slices of such a filter form groups, and all cells of an event lie in one group. The number f_g of failed slices
 /// among the S' slices of a group follows a hypergeometric distribution. The rate is the mean of `(f_g/S' + (1 -
@@ -155,9 +157,9 @@ fn over_group_failures(groups: u32, per_group: u32, failed: u32, f: impl Fn(f64)
     terms.sum()
 }
 
-/// Returns the number of slices that a horizontal filter needs to keep its rate at or below `rate_max` when f slices
-/// fail and are treated as duplicates. If the filter's own rate is P, the number is `f (1 - P) / (rate_max - P)`
-/// (Koloniari et al. 2011, section 3.2).
+/// Returns the number of slices that a horizontal filter needs to keep its false-positive rate at or below `rate_max`
+/// while f slices are down. The filter calls an event a duplicate if the slice of the event has failed. If the rate
+/// without failures is P, the number is `f (1 - P) / (rate_max - P)` (Koloniari et al. 2011, section 3.2).
 ///
 /// ```
 /// use firstseen_filter::rates::failures;
@@ -169,9 +171,11 @@ pub fn slices_horizontal(failed: f64, rate: f64, rate_max: f64) -> f64 {
     failed * (1.0 - rate) / (rate_max - rate)
 }
 
-/// Returns the number of slices that a vertical filter needs to keep its rate at or below `rate_max` when f slices fail
-/// and are treated as duplicates. If the filter's own rate is P, the number is `f (1 - P^(1/k)) / (rate_max^(1/k) -
-/// P^(1/k))`. The formula in Koloniari et al. 2011, section 3.2, lacks a root.
+/// Returns the number of slices that a vertical filter needs to keep its false-positive rate at or below `rate_max`
+/// while f slices are down. The filter counts all cells of failed slices as set.
+///
+/// If the rate without failures is P, the number is `f (1 - P^(1/k)) / (rate_max^(1/k) - P^(1/k))`. The formula in
+/// Koloniari et al. 2011, section 3.2, lacks a root.
 ///
 /// ```
 /// use firstseen_filter::rates::failures;

@@ -49,10 +49,12 @@ fn step(
     }
 }
 
-/// Streams `events` into a slice, and checks that a copy of this slice gives the same answers. After every third event,
-/// the function reads one run of cells from the slice, and the copy is built from these runs. Before the copy receives
-/// a run, its clock is advanced to `ahead_units` units after the time at which the run was read. Each event comes with
-/// a pause, which is the number of units before it.
+/// Streams `events` into a slice, and checks that a copy of this slice gives the same answers. Each event comes with a
+/// pause, which is the number of units between it and the previous event.
+///
+/// The copy is built from runs of cells. The function reads one run from the slice after every third event. Before the
+/// copy receives a run, the clock of the copy is advanced to `ahead_units` units after the time at which the run was
+/// read.
 fn copies(spec: &FilterSpec, events: &[(u16, u8)], run_bytes: usize, ahead_units: u64) {
     let definition = spec.resolve().unwrap();
     let (mut slice, secret) = (FilterSlice::build(&definition).unwrap(), FilterSecret::from_seed(1));

@@ -176,9 +176,9 @@ fn units(spec: &FilterSpec, shape: BucketShape) -> Result<Option<Units>, SpecErr
     Ok(None)
 }
 
-/// Returns the number of entries that the filter must hold at once if a window brings `capacity` events. The number is
-/// `n (T' + L) / (T' - 1)`, where the span has T' ticks and the lateness has L ticks, plus an allowance for random
-/// variation.
+/// Returns the number of entries that the filter must hold at once if a window brings `capacity` events (n). If an
+/// entry lives for T' ticks, and for L further ticks because of the lateness, the mean number is `n (T' + L) / (T' -
+/// 1)`. The result adds an allowance for random variation to this mean.
 fn live_events(units: &Units, spec: &FilterSpec, capacity: u64) -> f64 {
     let (window, unit) = match (&spec.window, &units.unit) {
         (Window::Duration(window), Unit::Milliseconds(unit)) | (Window::Events(window), Unit::Events(unit)) => {

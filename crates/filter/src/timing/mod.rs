@@ -308,8 +308,9 @@ impl<T: Timer> CellKind for Timers<T> {
     }
 }
 
-/// Returns the code of a timer that comes from a memory at an earlier unit. Returns 0 if the timer had already expired
-/// at that unit. Without this check, such a timer could appear alive now, because the wheel has moved on since then.
+/// Returns the code of a timer that was copied from another memory at an earlier unit, or 0 if the timer had already
+/// expired at that unit. Without this check, an expired timer could appear alive now, because the wheel has moved on
+/// since then and uses the same code for a later expiry.
 fn alive_then(view_then: &impl View, cell: &[u8]) -> u32 {
     let code = read_code(cell);
     if view_then.rank(code) > 0 { code } else { 0 }

@@ -185,8 +185,9 @@ impl WindowClock {
     /// Returns two units for the event with index `event` of `times_ms`: the unit that the clock shows at this event,
     /// and the unit in which the event occurred. The unit of the event is never greater than that of the clock.
     ///
-    /// A [`crate::UnitClock`] on another node needs both units to place the event as [`Self::place_nth`] does on this
-    /// node. The method also returns both units for late events. Returns `None` if `place_nth` rejects the event.
+    /// A [`crate::UnitClock`] on another node needs both units to place the event in the same way as
+    /// [`Self::place_nth`] places it on this node. Late events have two units as well. The result is `None` only if
+    /// `place_nth` rejects the event.
     ///
     /// ```
     /// use firstseen_filter::{Unit, UnitNumber, WindowClock, WindowRule};
