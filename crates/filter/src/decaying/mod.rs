@@ -59,8 +59,10 @@ pub enum CounterStorage {
     Basic,
     /// Small counters with extensions (Cheng et al., section 4). A counter has 4 bits, or 8 bits under
     /// [`DecayRule::Lasting`], because part of such a counter is a fraction. A counter that needs more bits takes
-    /// extensions of 4 bits from a common pool, up to 32 bits in total. A lookup first tests a second filter, BF_0. It
-    /// answers "never seen" for events that it does not know, without reading the counters.
+    /// extensions of 4 bits from a common pool, up to 32 bits in total.
+    ///
+    /// A second filter, BF_0, is tested before the counters. For an event that BF_0 does not know, the answer is "never
+    /// seen", and the counters are not read.
     ///
     /// If a few keys are frequent and most keys are rare, the extended storage takes less memory than `Basic`: about a
     /// third of it under the literal rule, and about two thirds under the lasting rule. In return, each event takes two

@@ -23,8 +23,8 @@
 //! on time. One quarter of the next events is then enough, if this quarter is spread over all events that are compared.
 //! Events from a single broken clock are not spread in this way, and neither are a hundred broken events in a row.
 //!
-//! If a stream shows over many events that the clocks of its producers are far apart, the step and the tolerance become
-//! wider (`disorder.rs`).
+//! If many events show that the clocks of a stream's producers are far apart, the step and the tolerance become wider
+//! (`disorder.rs`).
 //!
 //! The functions of this module are pure. Whatever the input is, the anchor moves only to confirmed times. The module
 //! works both with milliseconds and with units of a window, and the caller passes the time of day as a parameter.

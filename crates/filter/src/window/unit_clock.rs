@@ -2,8 +2,8 @@
 //! another node.
 //!
 //! A unit clock that receives all units of one window clock places every event exactly as that window clock does. The
-//! events of one window clock may also be divided over several unit clocks. These places are still the same, if each
-//! unit clock also receives the information by which the window clock confirmed times that were far ahead.
+//! events of one window clock may also be divided over several unit clocks. Each of them still places its events in the
+//! same way, if it also receives the information by which the window clock confirmed times that were far ahead.
 //!
 //! This module does not depend on how long a unit is, or on which client sends which event.
 
