@@ -18,9 +18,12 @@ use crate::run::{Folder, Ran, dedup, firstseen};
 
 const RECORDS: usize = 30_000;
 const MANY_RECORDS: usize = 450_000;
-/// Time for which the test stops the node. A run that has been told to end waits a limited time for answers to its
-/// claims, and a longer time for the confirmations of records that it has written. The node is stopped for longer than
-/// the first time and for less than the second time.
+/// Time for which the test stops a node, so that the node answers no requests. An interrupted run waits one second for
+/// answers in the usual way. It then waits up to two more seconds for replies to its claims, and up to five more
+/// seconds for confirmations of records that it has written.
+///
+/// The node is therefore stopped for longer than the first second, so that the run stops its usual wait without an
+/// answer. The node continues before the further waits end, so that the run still receives the late answers.
 const HESITATES_FOR: Duration = Duration::from_millis(1_800);
 /// Number of records after which the key of a record is repeated.
 const AGAIN_AFTER: usize = 700;

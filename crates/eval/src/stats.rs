@@ -24,10 +24,13 @@ use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 /// Confidence of the intervals that are shown.
 pub const SHOWN: f64 = 0.95;
-/// Probability that a document has at least one point outside its band although all formulas are correct. If there are
-/// few runs, the additional limit [`OFF_MAX`] makes such a false alarm slightly more likely.
+/// Probability of a false alarm in the results of one experiment. A false alarm means that at least one measured point
+/// lies outside the range that its formula permits (its band), although all formulas are correct.
+///
+/// The additional limit [`OFF_MAX`] makes a false alarm slightly more likely if the experiment has only few runs.
 pub const FALSE_ALARM: f64 = 1e-3;
-/// Relative difference above which a point is out, if it was measured precisely enough.
+/// Maximum relative difference between a measured value and its expected value. A point with a greater difference
+/// counts as out of band, if it was measured precisely enough.
 pub const OFF_MAX: f64 = 0.1;
 /// Confidence level that decides whether the limit [`OFF_MAX`] applies to a point. The limit applies only if the
 /// point's confidence interval at this level is narrower than the limit, which means that the point was measured

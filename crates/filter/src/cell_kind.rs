@@ -181,9 +181,14 @@ pub(crate) trait CellKind: PartialEq {
     /// Returns how densely the cells are set. The call reads the first `bytes_max` bytes of the cells.
     fn density(&self, generation: &Generation, now: UnitNumber, bytes_max: usize) -> Density;
 
-    /// Tests the cells at `positions` for an event with stamp `stamp`. Returns a bit mask of the generations in which
-    /// all these cells are alive, and the earliest expiry among the cells. Only kinds that store several generations in
-    /// one word use all bits of the mask. All other kinds use only bit 0, which stands for `generation`.
+    /// Tests whether the cells at `positions` are alive for an event with stamp `stamp`. A cell is alive if it is set
+    /// and has not expired at the time of the event.
+    ///
+    /// The first return value is a bit mask. A bit of the mask is set if all of these cells are alive in the generation
+    /// that the bit stands for. A kind that stores the cells of several generations in one word uses one bit for each
+    /// generation. All other kinds use only bit 0, which stands for `generation`.
+    ///
+    /// The second return value is the earliest expiry among the cells.
     fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> (u16, UnitNumber);
 
     /// Sets the cells at `positions` for an event with stamp `stamp`, even if the event is already recorded. Returns

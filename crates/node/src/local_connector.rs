@@ -1,6 +1,9 @@
-//! Connects the client inside a node, which other parts of the node use to submit events, to the node itself. Batches
-//! that this client sends to its own node do not pass the network. Apart from that, the node serves the client like any
-//! other producer, with the same limits on batches in flight.
+//! Connects the internal client of a node to the node itself. Other parts of the same process use this client to submit
+//! events.
+//!
+//! If the internal client sends a batch to its own node, the batch does not pass through the network. In all other
+//! respects, the node treats the internal client like any other producer, and applies the same limits to its batches in
+//! flight.
 
 use std::sync::Arc;
 

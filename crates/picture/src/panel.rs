@@ -1,5 +1,8 @@
-//! Contents of a picture: panels with axes, measured series and lines. Panels can be serialized, which preserves every
-//! number exactly, so that a picture can be drawn again later from stored measurements.
+//! Data types for the contents of a picture. A picture consists of panels, and each panel has two axes, series of
+//! measured points, and lines.
+//!
+//! Panels can be serialized. All numbers are preserved exactly, so a program can store measured values and draw the
+//! same picture again later.
 
 use serde::{Deserialize, Serialize};
 

@@ -22,9 +22,12 @@ const DEADLINE_MS: u64 = 1_000;
 const MISSET_MS: [i64; 6] = [7_200_000, 90_000_000, -7_200_000, 5_000, -5_000, 3_000_000];
 
 impl Scenario {
-    /// Returns the scenario of `seed` in which nodes stamp the events and their clocks are set wrong by hours. The
-    /// slicing differs from that of [`Self::new`] for the same seed. Events survive the end of a process, because there
-    /// are copies of them on other nodes or on disk.
+    /// Returns the scenario of `seed` in which nodes stamp the events while their clocks are wrong by up to 25 hours.
+    /// The slicing and several other settings are drawn with random numbers of their own, so they differ from those of
+    /// [`Self::new`] for the same seed.
+    ///
+    /// Recorded events must survive the wrong clocks. For this reason, the fault that sets a clock wrong restarts the
+    /// node's process only if the filter is durable.
     pub fn wrong_clocks(seed: u64) -> Self {
         let mut dice = SeededRng::new(seed ^ OF_CLOCKS);
         Self {

@@ -44,8 +44,8 @@ pub struct BatchHeader {
     pub clock_ms: Option<u64>,
     /// W3C trace context. Empty if the producer does not trace.
     pub traceparent: String,
-    /// Level of a tree that has sent the events, or `None` if a producer has sent them. If a level has sent them, the
-    /// reply also states for each event where in the tree it was found.
+    /// Tree level that sent the batch, or `None` if a producer sent it. If a level sent the batch, the reply also
+    /// states for each event at which level of the tree the event was found.
     pub from: Option<FromLevel>,
     /// Whether the events were sent before, so that they may have been recorded already.
     pub again: bool,

@@ -53,8 +53,11 @@ impl ErrorKind {
         CODES.iter().find(|(kind, _)| *kind == self).map_or(Code::Internal, |(_, code)| *code)
     }
 
-    /// Returns the kind that a status code represents. A status code that nodes never send comes from a broken
-    /// connection. The request may then have been executed or not, so its outcome is unknown.
+    /// Returns the kind of error that a status code represents.
+    ///
+    /// Nodes send only the status codes of [`Self::code`]. Any other code is an error of the connection, which may have
+    /// failed before or after the node executed the request. The method therefore returns [`Self::OutcomeUnknown`] for
+    /// all other codes.
     ///
     /// ```
     /// use firstseen_wire::status::ErrorKind;

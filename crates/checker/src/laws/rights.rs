@@ -2,9 +2,12 @@
 //! that the call entered have a cluster map with this change. A call for which the principal has the right must not be
 //! denied.
 //!
-//! Two other laws check that a call without the necessary right sets no cell. `no_own_duplicate` assumes that such a
-//! call cannot have recorded its event, so it detects a duplicate that only this call could explain. `cells_exact` does
-//! not allow the cells of such a call to be set.
+//! A call without the necessary right must also record nothing. Two other laws check this:
+//!
+//! - The law `no_own_duplicate` requires that every event with the verdict duplicate was recorded by another call. It
+//!   does not accept a call without the right as this other call.
+//! - The law `cells_exact` requires that a cell is set only if it belongs to an event that was recorded. It does not
+//!   accept the cells of a call without the right.
 
 use super::Violation;
 use crate::history::{Call, History};

@@ -2,8 +2,11 @@
 //! events had never occurred. Such an event may then be reported as first-seen a second time, so the command first asks
 //! the user for confirmation.
 //!
-//! The question lists the affected filters and the number of their slices. If a filter is being altered, its
-//! predecessor is affected too. If a filter is the root of a tree, the filters of all levels are affected.
+//! The confirmation prompt lists every filter that the command affects, and states how many slices of the filter have
+//! lost events. In addition to the named filter, the command affects two kinds of filters:
+//!
+//! - If the named filter is being altered, its predecessor is affected too.
+//! - If the named filter is the root of a tree, the filters of all levels of the tree are affected too.
 
 use std::io::Write;
 

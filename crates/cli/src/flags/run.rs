@@ -99,8 +99,12 @@ impl RunArgs {
     /// saved filter replaces these records. A run with a saved filter must keep them: the filter reports the same
     /// records as duplicates, so this run would not write them again.
     ///
-    /// If an output has content but the file of the saved filter does not exist yet, a message warns that new records
-    /// are appended to this content. `quotes` has the same meaning as in [`Earlier::Kept`].
+    /// The method prints a warning if an output has content but the file of the saved filter does not exist yet. In
+    /// that case the filter does not know the records in the output, so the run may append a record that the output
+    /// already contains.
+    ///
+    /// `quotes` is passed on to [`Earlier::Kept`]. It is the byte between two fields if quoted fields may contain line
+    /// breaks, and `None` if quotes have no meaning.
     pub(crate) fn earlier(&self, outputs: &[&Option<PathBuf>], quotes: Option<u8>) -> Earlier {
         let Some(state) = &self.state else { return Earlier::Replaced };
         for path in outputs.iter().copied().flatten().filter(|_| !state.exists()) {

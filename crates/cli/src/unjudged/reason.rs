@@ -18,10 +18,12 @@ pub enum UnjudgedReason {
     Late,
     /// The filter is full.
     Full,
-    /// The cluster did not decide about the event, for a reason that only clusters have, such as unreachable nodes.
+    /// The cluster did not decide about the event. The reason is one that only clusters have, such as unreachable
+    /// nodes.
     ///
-    /// Some reasons can occur both in a cluster and in a filter of this process. [`Self::from`] converts them to
-    /// [`Self::Future`], [`Self::Late`] or [`Self::Full`].
+    /// A cluster can also leave an event undecided for three reasons that occur without a cluster: the event is ahead
+    /// of the clock, the event is late, or the filter is full. [`Self::from`] converts these three to [`Self::Future`],
+    /// [`Self::Late`] and [`Self::Full`], so that they have the same names in runs with and without a cluster.
     Cluster(Reason),
 }
 

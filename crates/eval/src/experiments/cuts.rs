@@ -113,8 +113,11 @@ impl Ranges {
         terms.sum()
     }
 
-    /// Returns the probability `E[p^c]` that c given cells of a part are set, averaged over the loads of the part.
-    /// After h hits on a part of `c_part` cells, the share of set cells is `p = 1 - e^(-h/c_part)`.
+    /// Returns `E[p^c]`, which is the probability that c given cells in the same part are all set. Here p is the share
+    /// of set cells in the part, and E is the mean over all loads that a part can have.
+    ///
+    /// The load h of a part is the number of positions of recorded events that lie in the part. These positions are
+    /// called hits. After h hits on a part with `c_part` cells, the share of set cells is `p = 1 - e^(-h/c_part)`.
     ///
     /// The number h of hits differs from part to part. The function averages over h with the Gauss-Hermite rule with
     /// three points, which needs the mean and the variance of h. For V ranges of H parts each, one event hits a part `k

@@ -429,8 +429,10 @@ const THRESHOLD_SERIES: [ThresholdSeries; 3] = [
     ThresholdSeries {
         name: "measured, false positives (strict)",
         formula: "the false-positive rate by the strict rule of this project: the sum over i >= x of C(k,i) q^i \
-                  phi^(k-i). Here x is the threshold, phi is the share of lost slices, and q = (1 - phi) p is the \
-                  probability that a cell is set and its slice is not lost (after Koloniari et al. 2011, section 3.2)",
+                  phi^(k-i). Here k is the number of cells of an event, x is the threshold, and i is the number of \
+                  cells that are set on slices that are not lost. phi is the share of lost slices, and q = (1 - phi) \
+                  p is the probability that a cell is set and its slice is not lost (after Koloniari et al. 2011, \
+                  section 3.2)",
         rule: Rule::Strict,
         error: |errors| errors.false_positives,
         place: 0,
@@ -438,17 +440,19 @@ const THRESHOLD_SERIES: [ThresholdSeries; 3] = [
     ThresholdSeries {
         name: "measured, false positives (literal)",
         formula: "the false-positive rate by the literal rule of Koloniari et al. 2011, section 3.2: the sum over i \
-                  >= x of C(k,i) q^i (1-q)^(k-i). Here x is the threshold, phi is the share of lost slices, and q = \
-                  (1 - phi) p is the probability that a cell is set and its slice is not lost",
+                  >= x of C(k,i) q^i (1-q)^(k-i). Here k is the number of cells of an event, x is the threshold, and \
+                  i is the number of cells that are set on slices that are not lost. phi is the share of lost slices, \
+                  and q = (1 - phi) p is the probability that a cell is set and its slice is not lost",
         rule: Rule::Literal,
         error: |errors| errors.false_positives,
         place: 2,
     },
     ThresholdSeries {
         name: "measured, false negatives (strict)",
-        formula: "the false-negative rate: the sum over i >= k-x+1 of C(k,i) phi^i (1-phi)^(k-i), where phi is the \
-                  share of lost slices. This is the probability that fewer than x of the k cells of a known event lie \
-                  on slices that are not lost (Koloniari et al. 2011, section 3.2)",
+        formula: "the false-negative rate, which is the probability that fewer than x of the k cells of a known event \
+                  lie on slices that are not lost. It equals the sum over i >= k-x+1 of C(k,i) phi^i (1-phi)^(k-i). \
+                  Here x is the threshold, i is the number of the event's cells on lost slices, and phi is the share \
+                  of lost slices (Koloniari et al. 2011, section 3.2)",
         rule: Rule::Strict,
         error: |errors| errors.false_negatives,
         place: 1,

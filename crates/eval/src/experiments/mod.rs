@@ -84,7 +84,8 @@ fn k11(section: &str, figure: &str) -> Source {
 }
 
 fn s24(section: &str, figure: &str) -> Source {
-    let paper = "Slides on Stable Bloom filters over URLs of Common Crawl. 2024 (S24)";
+    let paper =
+        "Slides that measure the Stable Bloom filter of Deng and Rafiei (2006) with URLs of Common Crawl. 2024 (S24)";
     Source { paper: paper.to_owned(), section: section.to_owned(), figure: figure.to_owned() }
 }
 

@@ -79,7 +79,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         found.iter().map(|found| found.scores.iter().copied().unzip()).unzip();
     let on_grid: Vec<_> = found.into_iter().map(|found| found.on_grid).collect();
     Ok(Findings {
-        source: s24("after Deng and Rafiei, Stable Bloom filters, 2006", "grid of m, K, P"),
+        source: s24("", "results for combinations of the number of cells (m), positions (K) and decrements (P)"),
         parameters: vec![
             parameter("cells (m), of 1 bit (Max = 1)", cells),
             parameter("requested rate", RATE),

@@ -16,9 +16,13 @@ pub enum JumpingKind {
     Words,
 }
 
-/// Share of the marked cells for each age of a mark, where the age is counted in sub-windows. With counters, a cell has
-/// a single age, which is the number of sub-windows since it was last marked. With words, a cell has an age for each
-/// sub-window in which it was marked, so it counts several times.
+/// Shares of the cells that are marked, by the age of their marks. The entry with index a is the share of the cells
+/// that have a mark from the sub-window that began a sub-windows before the current one. Index 0 therefore stands for
+/// the current sub-window.
+///
+/// How often a cell is counted depends on the [`JumpingKind`]. With `Counters`, a cell counts only for the sub-window
+/// in which it was last marked. With `Words`, it counts for every live sub-window in which it was marked, so the shares
+/// can add up to more than 1.
 #[derive(Clone, Debug)]
 struct Shares(Vec<f64>);
 
@@ -27,8 +31,8 @@ impl Shares {
         self.0.iter().sum()
     }
 
-    /// Marks a cell with the probability `if_empty` if it is empty, and with the probability `if_taken` if it was
-    /// marked in an older sub-window.
+    /// Marks cells in the current sub-window. An empty cell gets a mark with the probability `if_empty`. A cell with a
+    /// mark from an older sub-window gets a new mark, which replaces the older one, with the probability `if_taken`.
     fn mark(&mut self, if_empty: f64, if_taken: f64) {
         let empty = 1.0 - self.all();
         let Some((current, older)) = self.0.split_first_mut() else { return };

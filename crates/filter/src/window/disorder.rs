@@ -1,13 +1,17 @@
-//! Measures how far apart the times of a stream are, from the times that its clock has doubted.
+//! Measures how far apart the clocks of a stream's producers are. The measurement uses the events whose times the event
+//! clock of the stream has doubted.
 //!
 //! The measurement distinguishes a broken clock from a stream whose producers have clocks that are far apart. It
 //! assumes that a broken clock affects at most a hundredth of all events, either as single events or as a hundred
 //! events in a row.
 //!
-//! A time is doubtful if it is too far ahead of the clock and other events do not confirm it. The clocks of producers
-//! count as far apart if at least a sixteenth of the last 4,096 events has a doubtful time, and if these events are
-//! spread over most of the 4,096. From then on, a time that is ahead by no more than the measured distance is not a
-//! sign of a broken clock.
+//! An event is doubtful if its time is too far ahead of the event clock and if other events do not confirm this time.
+//! The measurement examines the last 4,096 events. It concludes that the clocks of the producers are far apart if two
+//! conditions hold: at least a sixteenth of these events is doubtful, and the doubtful events are spread over most of
+//! the 4,096.
+//!
+//! The result of the measurement is a distance. From then on, the event clock accepts a time that is ahead by no more
+//! than this distance, because such times are normal in this stream and do not indicate a broken clock.
 //!
 //! The measurement counts doubtful events in cells, which are runs of 512 consecutive events. A hundred doubtful events
 //! in a row lie in at most two cells, whereas a stream whose producers are far apart has doubtful events in most cells.
@@ -73,9 +77,11 @@ impl Disorder {
         Self { cells, foreseen_until: 0, holds_until: None }
     }
 
-    /// Records that the event with number `event` was doubtful, because its time is `distance` ahead of the anchor of
-    /// the clock. If enough of the recent events were doubtful, returns the distance by which times in this stream may
-    /// be ahead without being a sign of a broken clock.
+    /// Records a doubtful event. `event` is the number of the event in the stream. `distance` states how much later the
+    /// event's time is than the anchor of the clock, which is the greatest confirmed time.
+    ///
+    /// Returns `None` if too few of the recent events were doubtful. Otherwise returns the measured distance. An event
+    /// time of this stream that is ahead of the anchor by no more than this distance is not a sign of a broken clock.
     pub(super) fn note(&mut self, event: u64, distance: u64) -> Option<u64> {
         let number = event / CELL_EVENTS;
         let cell = &mut self.cells[(number % CELLS) as usize];

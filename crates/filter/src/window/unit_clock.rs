@@ -27,13 +27,16 @@ pub struct Jump {
     pub tolerance_units: u64,
 }
 
-/// Clock of a node that owns a part of a filter's events.
+/// Event clock of a node that owns a part of a filter. The clock counts time in units of the filter's window, and
+/// decides whether an event is still in the window.
 ///
-/// Before each run of events, a producer sends the unit that its own clock shows ([`Self::catch_up`]). For each event
-/// it sends the unit that its clock shows when the event occurs, and the unit of the event ([`Self::place`]).
+/// Each producer has a clock of its own and sends the readings of this clock with its events. A run is a sequence of
+/// events from one producer. Before a run, the node passes the reading that the producer's clock had at the beginning
+/// of the run to [`Self::catch_up`]. For each event of the run, the node passes two units to [`Self::place`]: the
+/// reading of the producer's clock at this event, and the unit in which the event occurred.
 ///
-/// The unit that the clock of a producer shows is only a hint. If this unit is far ahead and not confirmed, the unit
-/// clock ignores the hint and uses only the unit of the event itself.
+/// The reading of a producer's clock is only a hint. If the reading is far ahead and not confirmed, the unit clock
+/// ignores it and uses only the unit in which the event occurred.
 ///
 /// The time of day limits how far this clock advances ([`Self::show_present`]). It also confirms units that are close
 /// to it. A unit is close if it is earlier than the time of day by no more than `step_units` or the lateness, whichever

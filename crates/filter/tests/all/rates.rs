@@ -1,5 +1,6 @@
-//! Compares the formulas of the module `rates` with a reference. The reference is an independent simulation that shares
-//! only the definition with the formula, or the numbers that the papers print.
+//! Tests the formulas of the module `rates`. Each formula is compared with an independent simulation, or with numbers
+//! that the papers print. The simulations count errors and do not use the formulas, so a mistake in a formula makes the
+//! two results differ.
 //!
 //! Two formula modules are tested elsewhere: `cuckoo` in `cuckoo_sizes.rs`, and `growth` by the examples in its
 //! documentation.

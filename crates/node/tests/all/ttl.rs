@@ -159,8 +159,12 @@ async fn what_cannot_be_promised_is_refused() {
     assert!(matches!(refused, Err(CallError::Ttl { .. })));
 }
 
-/// Alters a filter, as an operator does with the command-line tool, and waits for the reply of the node. After the
-/// call, a producer that had already opened the filter queries two filters: the altered filter and its predecessor.
+/// Alters a filter with the request that the command `firstseen filter alter` sends, and waits for the reply of the
+/// node.
+///
+/// The node replaces the filter with a successor that has the new definition. A producer that has opened the filter
+/// before the call then asks two filters about each event: the predecessor, which knows the earlier events, and the
+/// successor.
 async fn alter(node: &TestNode, filter: &Filter, change: impl FnOnce(&mut FilterSpec)) {
     let request = admin::AlterFilterRequest {
         command_id: vec![7; 16].into(),

@@ -244,8 +244,8 @@ fn an_event_that_was_taken_up_without_a_reply_is_unknown() {
 /// answered, the node restarts, and the same keys are then used for other events. This happens, for example, when a
 /// topic is deleted and created again. The tags of the keys show that the events differ.
 ///
-/// Records of an old version have no tags. After a restart with such records, the stored reply is therefore returned
-/// for every event with one of these keys.
+/// The test also uses records of an old version, which contain no tags. After a restart with such records, the node
+/// cannot detect that a key is used for a different event. It therefore returns the reply that is stored for the key.
 #[test]
 fn names_answer_no_other_events_after_a_start_either() {
     for (slicing, knows_tags) in [("none", true), ("vertical:4", true), ("none", false), ("vertical:4", false)] {

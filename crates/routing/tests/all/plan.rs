@@ -1,5 +1,8 @@
-//! Tests of slice plans. A plan divides the positions of an undivided filter over slices. The tests check that the
-//! slices of the positions are uniformly distributed, and that they are independent of the positions themselves.
+//! Tests of slice plans. A slice plan computes, for each position of an event, the slice that contains the position.
+//! The tests compare the slices and positions of a plan with the positions in a filter that is not divided into slices.
+//!
+//! A statistical test checks the first position of each event. The slices of these positions must be uniformly
+//! distributed, and the place of a position within its slice must not depend on which slice it is.
 
 use std::collections::HashMap;
 

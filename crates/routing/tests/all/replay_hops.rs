@@ -1,5 +1,6 @@
-//! Checks which slices and nodes events visit. The visits must be exactly those of a simple model. Their averages must
-//! agree with the formulas of Koloniari et al. 2011, section 3.1.
+//! Checks how many slices and nodes are visited to test and record an event. For every event, the counts must equal
+//! those of the simple model in `replay.rs`. The averages over a stream must also agree with the formulas of Koloniari
+//! et al. 2011, section 3.1.
 
 use crate::common::{Dice, Producer, definition, digest, fingerprints, spec, stream};
 use crate::network::{Network, random_owners};

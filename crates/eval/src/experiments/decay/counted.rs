@@ -76,8 +76,8 @@ fn whole(value: f64) -> f64 {
     if (value - value.round()).abs() < 1e-9 { value.round() } else { value }
 }
 
-/// Returns the maximum number of occurrences by which rounding makes a counter too low. Under the rule of the paper,
-/// counters are rounded up, so this number is 0.
+/// Returns an upper bound, in occurrences, of how far a counter can be too low because of rounding. Under the rule of
+/// Cheng et al., counters are always rounded up. Rounding then never makes a counter too low, so the bound is 0.
 ///
 /// Under the lasting rule, a counter is rounded down at the end of every run of g epochs, and loses less than one part
 /// of `2^-f` each time, where f is the number of fractional bits. In total, it loses less than `2^-f (1 + lambda^g +

@@ -81,12 +81,15 @@ fn checked(of: Checking, stream: &[Event], seed: u64) -> Result<Counts, EvalErro
     Ok(errors)
 }
 
-/// Nodes of level d, which confirm or reject the events that are found above them.
+/// Expected number of keys at each node of level d, from which the rate of false positives is computed. Events that are
+/// found above level d are checked at the nodes of level d, which confirm or reject them.
 ///
-/// A false positive above level d is confirmed if at least one node of level d also has all cells of the event. The
-/// nodes above level d need not be considered, because they contain all cells of the nodes of level d. A false positive
-/// is therefore left with the probability `P = 1 - product of (1 - r_i)`, where r_i is the false-positive rate of node
-/// i of level d after the keys that were delivered through it.
+/// A new event that is found above level d remains a false positive if at least one node of level d confirms it. A node
+/// confirms the event if all cells of the event are set at this node. The nodes above level d need not be considered,
+/// because they contain all cells of the nodes of level d.
+///
+/// The probability that a false positive remains is therefore `P = 1 - product of (1 - r_i)`. Here r_i is the
+/// false-positive rate of node i of level d, which depends on the number of keys that the node has received so far.
 struct Level {
     of: Checking,
     /// Expected number of events that are set, by node.

@@ -164,11 +164,14 @@ impl Recording<'_> {
         }
     }
 
-    /// Marks events as overtaken if a change of the cluster map makes their verdicts doubtful. The function examines
-    /// two groups of events: events whose cells are being set, and events that wait for the parent level of a filter
-    /// tree.
+    /// Marks events as overtaken. An overtaken event is an in-flight event whose verdict has become doubtful because
+    /// the cluster map has changed. The mark has the effect that the event may be reported as unknown instead of
+    /// first-seen.
     ///
-    /// Such an event is overtaken in three cases:
+    /// The method examines all events whose cells are being set, and all events for which this node waits for the
+    /// parent level of a filter tree.
+    ///
+    /// An event is marked in three cases:
     ///
     /// - Another node is the head of the event under the new map.
     /// - This node did not receive one of the maps since the former map, and another node may have been the head under

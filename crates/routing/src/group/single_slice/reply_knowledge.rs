@@ -98,9 +98,11 @@ impl ReplyKnowledge {
         self.is_hearing = true;
     }
 
-    /// Notes that the answering copy has sent all replies that it knows from the last `told_for_ms` milliseconds. This
-    /// copy may still lack replies that it knew once and has forgotten. It may have recorded the events of such a
-    /// submission without ever sending the reply, so the answering copy may not know the reply either.
+    /// Notes that the answering copy has sent all replies that it knows from the last `told_for_ms` milliseconds.
+    ///
+    /// After the transfer, this copy may still lack replies that it once knew and has forgotten. It may have recorded
+    /// the events of a submission and forgotten the reply before it sent the reply to any node. In that case, the
+    /// answering copy does not know the reply either.
     pub(super) fn end_hearing(&mut self, told_for_ms: u64, now_ms: MonotonicMs) {
         if std::mem::take(&mut self.is_hearing) {
             self.next_ask_ms = None;
@@ -124,9 +126,13 @@ impl ReplyKnowledge {
         known_from_ms.map_or(MonotonicMs::START, |known_from_ms| MonotonicMs(known_from_ms.0.saturating_sub(beyond_ms)))
     }
 
-    /// Returns whether the events of a batch may be found only because the first attempt of the same batch recorded
-    /// them. This is possible if the first attempt came before this copy started to remember replies, because this copy
-    /// then does not recognize the batch as a retry.
+    /// Returns whether this copy may find the events of a batch only because an earlier attempt of the same batch
+    /// recorded them. If the method returns `true`, events that are found must not be reported as duplicates.
+    ///
+    /// A copy normally recognizes a retry by the reply that it remembers for the first attempt. But the copy may have
+    /// begun to remember replies less than one retry horizon ago. The reply to the first attempt can then be older than
+    /// the memory of the copy. During this period, the method returns `true` for every batch that is marked as a retry
+    /// or that has idempotency keys.
     pub(super) fn may_be_its_own(&self, submission: &Submission, now_ms: MonotonicMs) -> bool {
         let is_young = self.since_ms.is_some_and(|since_ms| now_ms.since(since_ms) < self.horizon_ms);
         (submission.again || !submission.names.is_empty()) && (self.is_due || is_young)
