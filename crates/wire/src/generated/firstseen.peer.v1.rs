@@ -29,15 +29,16 @@ pub struct SampleReply {
 pub struct FilterSample {
     #[prost(uint64, tag = "1")]
     pub filter_id: u64,
-    /// The number of slices whose copy on this node is asked according to the cluster map, and that count their events.
+    /// The number of slices that this node answers for according to the cluster map (it has the copy that is asked), and
+    /// that count their events.
     #[prost(uint32, tag = "2")]
     pub counting_slices: u32,
-    /// The number of live events in these slices, and in the slice that has the most.
+    /// The number of live events in all of these slices together, and in the slice that has the most live events.
     #[prost(uint64, tag = "3")]
     pub live_events: u64,
     #[prost(uint64, tag = "4")]
     pub live_events_max: u64,
-    /// The greatest probability in a slice that a new event is reported as a duplicate.
+    /// The probability that a new event is reported as a duplicate, in the slice where this probability is greatest.
     #[prost(double, tag = "5")]
     pub expected_rate_max: f64,
     #[prost(uint64, tag = "6")]
@@ -60,21 +61,23 @@ pub struct FilterSample {
     /// Present only if the filter supports claims.
     #[prost(message, optional, tag = "12")]
     pub claims: ::core::option::Option<HeldClaims>,
-    /// The number of first tests of keys that producers audit, and how many of these were reported as duplicates.
+    /// Results of the audits by producers, which watch a sample of keys: the number of first tests of these keys, and how
+    /// many of these tests reported a duplicate, which is a false positive.
     #[prost(uint64, tag = "13")]
     pub audited_tests: u64,
     #[prost(uint64, tag = "14")]
     pub audited_false_positives: u64,
 }
-/// Events that a level of a tree did not know and passed to the level above, by its answer.
+/// Counts of the events that a level of a tree did not know, so that it asked the level above about them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Climbs {
     #[prost(uint64, tag = "1")]
     pub events: u64,
+    /// The number of these events that the level above reported as duplicates.
     #[prost(uint64, tag = "2")]
     pub duplicate: u64,
 }
-/// Claims of the events whose head is this node, as in `Claims` of the Admin service.
+/// Claims on events whose head node is this node. The fields have the same meaning as in `Claims` of the Admin service.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HeldClaims {
     #[prost(uint64, tag = "1")]
@@ -130,8 +133,12 @@ pub mod link_frame {
         ClaimTests(super::ClaimTests),
     }
 }
-/// Request of a node that may lack events that were recorded while it was away. It is sent to every node of the group.
-/// If one slice has all positions of an event, it asks the copy that answers for the replies that it remembers.
+/// Asks the other nodes of a slice group about events that the sender may lack, because they were recorded while it was
+/// away. The sender repeats the request until it has an answer.
+///
+/// If the positions of an event are spread over several slices, the request goes to every node of the group, and each of
+/// them answers with Past. If one slice has all positions of an event, the request goes only to the copy that answers
+/// for the slice. It asks this copy for the replies that it remembers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AskPast {
     #[prost(uint64, tag = "1")]
@@ -141,7 +148,8 @@ pub struct AskPast {
     #[prost(uint32, tag = "3")]
     pub group: u32,
 }
-/// The answer of a node that from now on also sets its events at the asking node.
+/// The answer to AskPast. Before this message, the answering node sends the events that it kept for the asking node
+/// (SetBatch). After this message, it also sends every new event to the asking node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Past {
     #[prost(uint64, tag = "1")]
@@ -150,16 +158,21 @@ pub struct Past {
     pub filter_epoch: u64,
     #[prost(uint32, tag = "3")]
     pub group: u32,
-    /// The greatest unit of all events that the node may have recorded or knows to be recorded.
+    /// The greatest unit of all events that the answering node may have recorded, or knows to be recorded by other nodes.
+    /// Events that the asking node still lacks have no greater unit.
     #[prost(uint64, tag = "4")]
     pub newest_unit: u64,
-    /// The node has already sent all events that it recorded while the other node was away.
+    /// Whether the answering node has sent all events that it recorded while the asking node was away. If this is false,
+    /// the asking node may still lack some of these events.
     #[prost(bool, tag = "5")]
     pub has_handed_over: bool,
 }
-/// States that the sender is no longer head of any event that the receiver has taken over. If one slice has all
-/// positions of an event, two of these messages enclose the replies that the receiver has asked for (Mirror messages
-/// without numbers).
+/// Sent by a former head node to the node that has taken over its events. The message states that the sender has
+/// finished all of these events, so the receiver can decide events with the same positions from now on.
+///
+/// If one slice has all positions of an event, the message has a different use. A copy of the slice may ask for
+/// remembered replies (AskPast). The answering copy then sends one HandedOver message, the replies (Mirror messages
+/// without numbers), and a second HandedOver message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HandedOver {
     #[prost(uint64, tag = "1")]
@@ -168,15 +181,20 @@ pub struct HandedOver {
     pub filter_epoch: u64,
     #[prost(uint32, tag = "3")]
     pub group: u32,
-    /// The time for which the receiver has been sent every reply that the sender gave under a name. 0 begins the enclosed
-    /// replies.
+    /// The period for which the receiver knows all replies of the sender, in milliseconds before this message. If a client
+    /// retries a submission that the sender answered within this period, the receiver can repeat the reply.
+    ///
+    /// If the message begins the transfer of remembered replies, this field is 0. In the message that ends the transfer,
+    /// it states for how long back the replies are complete.
     #[prost(uint64, tag = "4")]
     pub told_for_ms: u64,
-    /// The epoch at which, or before which, the receiver has taken over.
+    /// The epoch of the takeover. The message covers all events that the receiver has taken over at this epoch or at an
+    /// earlier one.
     #[prost(uint64, tag = "5")]
     pub taken_over_epoch: u64,
 }
-/// Request for the cells of a slice. The sender has a copy that lacks events, and asks a node whose copy is complete.
+/// Request for the cells of a slice. A node whose copy of the slice lacks events sends the request to a node whose copy
+/// is complete.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AskCells {
     #[prost(uint64, tag = "1")]
@@ -257,8 +275,8 @@ pub struct CellRun {
     #[prost(bytes = "bytes", tag = "4")]
     pub cells: ::prost::bytes::Bytes,
 }
-/// Events that were recorded in a slice that has all of their positions, together with the replies. It is sent to the
-/// other copies of the slice.
+/// Events that were recorded in a slice that has all of their positions, and the replies to these events. The copy that
+/// answers for the slice sends this message to the other copies.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Mirror {
     #[prost(uint64, tag = "1")]
@@ -267,7 +285,7 @@ pub struct Mirror {
     pub filter_epoch: u64,
     #[prost(uint32, tag = "3")]
     pub group: u32,
-    /// The number by which the message is acknowledged. 2^64 - 1 means that it is not acknowledged.
+    /// The number by which the receiver acknowledges the message. 2^64 - 1 means that the message is not acknowledged.
     #[prost(uint64, tag = "4")]
     pub number: u64,
     /// Identifies the batch: the producer's incarnation (16 bytes), and the number of the batch among those of the
@@ -298,19 +316,20 @@ pub struct Mirror {
     /// The number of the generation in which the events were recorded.
     #[prost(uint64, tag = "14")]
     pub generation: u64,
-    /// The recorded events: their number, their positions as in a producer's batch, and the times at which they occurred
-    /// and are judged.
+    /// The recorded events. The three fields contain the number of events, the positions of the events as in a producer's
+    /// batch, and the times at which the events occurred and are judged.
     #[prost(uint32, tag = "15")]
     pub recorded: u32,
     #[prost(bytes = "bytes", tag = "16")]
     pub probes: ::prost::bytes::Bytes,
     #[prost(bytes = "bytes", tag = "17")]
     pub stamps: ::prost::bytes::Bytes,
-    /// All messages of the sender with lower numbers are on all copies.
+    /// All Mirror messages of the sender with lower numbers have reached all copies.
     #[prost(uint64, tag = "18")]
     pub acknowledged_below: u64,
-    /// Two bytes of the event for each entry of `names`, which reveal that a name is used again for another event. May be
-    /// empty.
+    /// A tag for each entry of `names`: a fingerprint of the event, with two bytes (little-endian). If a client uses an
+    /// idempotency key again for another event, the tags almost always differ, so a node can detect the reuse. Empty if
+    /// the sender has no tags.
     #[prost(bytes = "bytes", tag = "19")]
     pub tags: ::prost::bytes::Bytes,
 }
@@ -353,30 +372,35 @@ pub struct LinkAck {
     #[prost(bool, tag = "4")]
     pub takes_tests: bool,
 }
-/// Events of one group and of several head nodes, with the results of the tests so far.
+/// Tests of events that belong to one slice group but may have different head nodes, together with the results so far.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Tests {
-    /// The events. The fields head_node, deadline_ms, asks_all and degraded are not set.
+    /// The events, and the fields that apply to all of them. The fields head_node, deadline_ms, asks_all and degraded are
+    /// not set, because `runs` contains these values for each head node.
     #[prost(message, optional, tag = "1")]
     pub batch: ::core::option::Option<TestBatch>,
-    /// Four varints for each sequence of events of the same head: the head node, the number of events, the milliseconds
-    /// for which the head still waits, and flags (1 asks_all, 2 degraded).
+    /// Four varints for each sequence of consecutive events with the same head node: the head node, the number of events,
+    /// the milliseconds for which the head node still waits for a result, and flags (1 asks_all, 2 degraded).
     #[prost(bytes = "bytes", tag = "2")]
     pub runs: ::prost::bytes::Bytes,
 }
-/// Events that a consumer claims. Every node that would record them answers with Resolved. A message without events asks
-/// which cluster map the receiver uses.
+/// Tests of events that a consumer wants to claim. The head node sends this message to every node that would record the
+/// events, and each of these nodes answers with Resolved. A message without events only asks which cluster map the
+/// receiver uses.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ClaimTests {
-    /// The positions that vote at the receiver, which must be able to test all of them. With asks_all, the positions that
-    /// the receiver has copies of but that do not vote there. It tests those that it can.
+    /// The events, and for each event the positions that the receiver must test.
+    ///
+    /// If asks_all is not set, these are the positions on which the receiver votes, so it must be able to test all of
+    /// them. If asks_all is set, these are positions that the receiver has copies of but does not vote on. The receiver
+    /// then tests only the positions that it can.
     #[prost(message, optional, tag = "1")]
     pub tests: ::core::option::Option<Tests>,
-    /// The identifier of each event in the tables of claims: 16 bytes (little-endian).
+    /// The identifiers of the events in the tables of claims, with 16 bytes (little-endian) for each event.
     #[prost(bytes = "bytes", tag = "2")]
     pub events: ::prost::bytes::Bytes,
 }
-/// Events of one group, with the results of the tests so far.
+/// Tests of events that belong to one slice group and have the same head node, together with the results so far.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TestBatch {
     #[prost(uint64, tag = "1")]
@@ -387,8 +411,8 @@ pub struct TestBatch {
     pub group: u32,
     #[prost(uint32, tag = "4")]
     pub events: u32,
-    /// The tickets, which are the head's numbers for the in-flight events, as varints of differences
-    /// (docs/reference/protocol.md).
+    /// The tickets of the events. A ticket is the number by which the head node identifies an in-flight event. Tickets are
+    /// encoded as varints of differences (docs/reference/protocol.md).
     #[prost(bytes = "bytes", tag = "5")]
     pub tickets: ::prost::bytes::Bytes,
     /// The positions that are still to be tested, in the order of the hash functions. `counts` has 4 bits for each event,
@@ -400,33 +424,35 @@ pub struct TestBatch {
     /// The times at which events occurred and are judged (docs/reference/protocol.md).
     #[prost(bytes = "bytes", tag = "8")]
     pub stamps: ::prost::bytes::Bytes,
-    /// The generations that may still contain each event, two bytes for each event. Empty if all are possible.
+    /// The generations that may still contain each event, as a bit mask of two bytes for each event. Empty if every
+    /// generation may contain each event.
     #[prost(bytes = "bytes", tag = "9")]
     pub generations: ::prost::bytes::Bytes,
-    /// The testing node sends its result to the head instead of passing the event on to the next node.
+    /// Whether the receiver sends its result to the head node. If this is false, the receiver passes the events on to the
+    /// next node.
     #[prost(bool, tag = "10")]
     pub parallel: bool,
     #[prost(uint64, tag = "11")]
     pub head_node: u64,
-    /// For each event, the number of positions found set so far, and the number on complete slices that are up, one byte
-    /// each. Empty while all slices are up.
+    /// Reserved. No sender sets this field, and receivers ignore it.
     #[prost(bytes = "bytes", tag = "12")]
     pub seen_set: ::prost::bytes::Bytes,
+    /// Reserved. No sender sets this field, and receivers ignore it.
     #[prost(bytes = "bytes", tag = "13")]
     pub seen_live: ::prost::bytes::Bytes,
-    /// Remaining time in milliseconds for which the sender waits for the answer.
+    /// The remaining time in milliseconds for which the head node waits for a result.
     #[prost(uint32, tag = "14")]
     pub deadline_ms: u32,
     #[prost(string, tag = "15")]
     pub traceparent: ::prost::alloc::string::String,
-    /// A slice that was asked after the head is incomplete.
+    /// Whether at least one slice that was tested after the head node is incomplete.
     #[prost(bool, tag = "16")]
     pub degraded: bool,
     /// The earliest expiry found so far for each event, as varints. Empty outside of trees.
     #[prost(bytes = "bytes", tag = "17")]
     pub expiries: ::prost::bytes::Bytes,
-    /// Slices that have lost events are asked as well, because too few other slices remain. Otherwise, no position is on
-    /// such a slice.
+    /// Whether slices that have lost events are tested too, because too few other slices remain. If this is false, the
+    /// message contains no positions in such slices.
     #[prost(bool, tag = "18")]
     pub asks_all: bool,
 }
@@ -444,29 +470,30 @@ pub struct Resolved {
     /// Bit i is set if all tested cells of event i are set. Zero bytes at the end are omitted.
     #[prost(bytes = "bytes", tag = "5")]
     pub hits: ::prost::bytes::Bytes,
-    /// The generations that contain each hit, two bytes for each event that is a hit. Empty if the head does not need
-    /// them.
+    /// The generations that contain each hit, as a bit mask of two bytes. A hit is an event whose tested cells are all
+    /// set. Empty if the head node does not need the generations.
     #[prost(bytes = "bytes", tag = "6")]
     pub generations: ::prost::bytes::Bytes,
-    /// The earliest expiry of each hit, as varints. Empty if the head does not need them.
+    /// The earliest expiry among the cells of each hit, as varints. Empty if the head node does not need the expiries.
     #[prost(bytes = "bytes", tag = "7")]
     pub expiries: ::prost::bytes::Bytes,
     /// Events that could not be tested, as triples: number of events skipped since the previous triple, number of events,
     /// producer Reason.
     #[prost(uint32, repeated, tag = "8")]
     pub undecided: ::prost::alloc::vec::Vec<u32>,
-    /// The number of slices that these events have visited after the head.
+    /// The number of slices that were visited to test these events, without the slices of the head node.
     #[prost(uint64, tag = "9")]
     pub slice_visits: u64,
     #[prost(bool, tag = "10")]
     pub degraded: bool,
-    /// The number of nodes that these events have visited after the head, including the sender.
+    /// The number of nodes that were visited to test these events, including the sender but not the head node.
     #[prost(uint64, tag = "11")]
     pub node_visits: u64,
     #[prost(uint64, tag = "12")]
     pub filter_epoch: u64,
-    /// Events that are claimed and that the sender holds for another consumer, as pairs (number of events skipped since
-    /// the previous pair, remaining milliseconds).
+    /// Existing claims that prevent the requested claims. The sender itself has granted each of them to another consumer
+    /// earlier. They are encoded as pairs: the number of events skipped since the previous pair, and the remaining
+    /// milliseconds of the existing claim.
     #[prost(uint32, repeated, tag = "13")]
     pub held: ::prost::alloc::vec::Vec<u32>,
 }
@@ -502,7 +529,7 @@ pub struct SetAcks {
     pub group: u32,
     #[prost(uint64, repeated, tag = "3")]
     pub set_numbers: ::prost::alloc::vec::Vec<u64>,
-    /// The numbers of sets that were rejected. Nothing was recorded by them.
+    /// The numbers of the SetBatch messages that the sender of this message rejected. It recorded none of their events.
     #[prost(uint64, repeated, tag = "4")]
     pub refused_numbers: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint64, tag = "5")]

@@ -106,34 +106,39 @@ pub struct Batch {
     /// The W3C trace context, if the producer uses tracing.
     #[prost(string, tag = "14")]
     pub traceparent: ::prost::alloc::string::String,
-    /// The filter of the tree level that sends the events; 0 for producers. If it is set, the reply states in which unit
-    /// and at which level each event was found.
+    /// The filter of the tree level that sends the batch, or 0 if a producer sends it. If a level sends the batch, the
+    /// reply states when each event occurred and at which level it was found (`BatchReply.seen`).
     #[prost(uint64, tag = "15")]
     pub from_filter: u64,
-    /// The batch was sent before, and may have been recorded.
+    /// Whether the batch was sent before, so that its events may already have been recorded.
     #[prost(bool, tag = "16")]
     pub again: bool,
-    /// The level that sends the events has lost some events that were recorded there.
+    /// Whether the tree level that sends the batch has lost some of the events that were recorded at this level.
     #[prost(bool, tag = "17")]
     pub from_incomplete: bool,
-    /// The predecessor of this filter was asked before, and does not know the events.
+    /// Whether the producer has already asked the predecessor of this filter, and the predecessor does not know the
+    /// events.
     #[prost(bool, tag = "18")]
     pub former_asked: bool,
-    /// The maximum time for which events are held, with OPERATION_CLAIM.
+    /// With OPERATION_CLAIM, the maximum time for which the consumer holds the events, in milliseconds.
     #[prost(uint32, tag = "19")]
     pub lease_ms: u32,
-    /// The fences by which events are confirmed or released, one for each event, in runs of the same filter and epoch. A
-    /// run has varints of the number of events, filter and epoch, and then for each event the difference of its number as
-    /// a zigzag varint.
+    /// With OPERATION_CONFIRM and OPERATION_RELEASE, the fences of the claims, one for each event. A fence identifies the
+    /// grant of a claim.
+    ///
+    /// Consecutive fences of the same filter and epoch form a run. A run begins with varints of the number of events, the
+    /// filter and the epoch. Then it has a zigzag varint for each event, with the difference between the number of its
+    /// fence and the previous number in the run.
     #[prost(bytes = "bytes", tag = "20")]
     pub fences: ::prost::bytes::Bytes,
-    /// Results of the producer's audit since its last report: the number of first tests of keys that it watches, and how
-    /// many of these were reported as duplicates. Nodes show these numbers, but decide nothing by them.
+    /// Results of the producer's audit since its last report. The audit watches a sample of keys, and counts their first
+    /// tests and how many of these tests reported a duplicate. Nodes show these numbers, but base no decisions on them.
     #[prost(uint32, tag = "21")]
     pub audited_tests: u32,
     #[prost(uint32, tag = "22")]
     pub audited_false_positives: u32,
-    /// How long events are remembered, with OPERATION_OBSERVE_FOR and OPERATION_CONFIRM_FOR.
+    /// With OPERATION_OBSERVE_FOR and OPERATION_CONFIRM_FOR, the time for which the events are remembered, in
+    /// milliseconds.
     #[prost(uint64, tag = "23")]
     pub ttl_ms: u64,
 }
@@ -160,31 +165,37 @@ pub struct BatchReply {
     /// The version of the cluster map that the node uses.
     #[prost(uint64, tag = "8")]
     pub map_version: u64,
-    /// Slices that the verdicts should be based on were missing or incomplete.
+    /// Whether at least one slice that the verdicts should be based on was missing or incomplete.
     #[prost(bool, tag = "9")]
     pub degraded: bool,
     /// Estimated frequencies, one for each event (decaying filters).
     #[prost(float, repeated, tag = "10")]
     pub estimates: ::prost::alloc::vec::Vec<f32>,
-    /// Events that had fewer than k positions on complete slices that are up, as pairs (skipped, events). Empty, with
-    /// `degraded` set, if the events are not known individually.
+    /// Reserved. No sender sets this field, and receivers ignore it.
     #[prost(uint32, repeated, tag = "11")]
     pub degraded_events: ::prost::alloc::vec::Vec<u32>,
-    /// For a batch of another level: for each event the unit in which it was recorded, as zigzag varint differences, each
-    /// followed by the level of the tree at which the event was found. An undecided event has neither.
+    /// In the reply to a level of a tree (`Batch.from_filter`), when each event occurred and where it was found. There is
+    /// one entry for each event that is not undecided.
+    ///
+    /// An entry begins with a byte for the level of the tree at which the event was found. If the high bit of this byte is
+    /// not set, a zigzag varint follows. It contains the unit of the event's first occurrence, as the difference from the
+    /// unit in the previous entry that has one (from 0 for the first).
     #[prost(bytes = "bytes", tag = "12")]
     pub seen: ::prost::bytes::Bytes,
     /// The number of duplicates found at each level of the tree, from the root down.
     #[prost(uint32, repeated, tag = "13")]
     pub level_hits: ::prost::alloc::vec::Vec<u32>,
-    /// The mean probability that a new event of the batch is reported as a duplicate, if not all positions of some events
-    /// were asked.
+    /// The mean probability that a new event of the batch is reported as a duplicate. This probability rises if fewer
+    /// positions are tested. The value is 0 if all positions of all events were tested.
     #[prost(float, tag = "14")]
     pub expected_rate: f32,
-    /// With OPERATION_CLAIM, the holders of the events that are undecided as claimed, in order, in runs. A run begins with
-    /// a varint: twice the number of events, plus 1 if they are granted to the asking consumer. For granted events, their
-    /// fences follow as in a batch, without the number of events. For other events, a varint for each event follows: the
-    /// milliseconds for which another consumer may hold it, plus 1, or 0 if that is not known.
+    /// In the reply to OPERATION_CLAIM, information about the holders of events. There is one entry for each event that is
+    /// undecided with REASON_CLAIMED, in the order of the events. The entries are encoded in runs, and each run begins
+    /// with a varint: twice the number of its events, plus 1 if this consumer holds the events.
+    ///
+    /// If this consumer holds the events of a run, the fences of the events follow, encoded as in `Batch.fences` but
+    /// without the number of events. Otherwise a varint follows for each event. It is 0 if no time is known, and else 1
+    /// plus the milliseconds for which another consumer may still hold the event.
     #[prost(bytes = "bytes", tag = "15")]
     pub holds: ::prost::bytes::Bytes,
     /// For a batch that was rejected because its principal's quota was exceeded: the milliseconds until the quota permits
@@ -295,8 +306,8 @@ pub struct Filter {
     pub id: u64,
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
-    /// The epoch of the filter. It rises when events may get another head node, or a slice another copy. A new generation
-    /// does not raise it.
+    /// The epoch of the filter. The epoch rises whenever a change of the cluster map may give an event another head node,
+    /// or a slice another copy. A new generation does not raise the epoch.
     #[prost(uint64, tag = "3")]
     pub epoch: u64,
     /// The definition of the filter as JSON: kind, geometry, window, slicing (docs/reference/protocol.md).
@@ -316,10 +327,12 @@ pub struct Filter {
     /// The committed number of the newest generation of each group. Empty if no generation was opened.
     #[prost(uint64, repeated, tag = "10")]
     pub generations: ::prost::alloc::vec::Vec<u64>,
-    /// The minimum number of an event's positions on complete slices that are up, which a verdict may be based on; and x
-    /// of k (Koloniari et al. 2011, section 3.2). 0 selects the default.
+    /// The minimum number of an event's positions that must be on complete slices that are up. Any verdict requires this
+    /// many positions. With fewer positions, `when_lost` decides what the filter replies. 0 selects the default.
     #[prost(uint32, tag = "11")]
     pub min_live: u32,
+    /// The number x of an event's k positions that must be set for the verdict duplicate (Koloniari et al. 2011, section
+    /// 3.2). 0 selects the default.
     #[prost(uint32, tag = "12")]
     pub set_min: u32,
     /// The place of the filter in a tree, if it is in a tree.
@@ -327,7 +340,7 @@ pub struct Filter {
     pub branch: ::core::option::Option<Branch>,
     #[prost(enumeration = "Durability", tag = "14")]
     pub durability: i32,
-    /// The maximum time for which the data that replies are based on may be missing on disk, with DURABILITY_INTERVAL.
+    /// With DURABILITY_INTERVAL, the maximum time in milliseconds until the data that a reply is based on is on disk.
     #[prost(uint32, tag = "15")]
     pub durability_interval_ms: u32,
     #[prost(enumeration = "WhenLost", tag = "16")]
@@ -439,24 +452,31 @@ pub enum Operation {
     Count = 3,
     /// Estimates the frequency of events without counting them (decaying filters).
     Estimate = 4,
-    /// Tests events for a higher level of a tree, without recording them. An in-flight event counts as known, and the
-    /// level does not ask its parent.
+    /// Verifies duplicates for a higher level of a tree, which has found the events in its own cells. This level tests the
+    /// events without recording them, and does not ask its parent. An event that is in flight at this level counts as
+    /// known.
     Verify = 5,
-    /// Records events that a level of a tree has decided alone while its parent was unreachable. They are recorded at this
-    /// level and above, whether or not they are known.
+    /// Records events that a lower level of a tree has decided on its own while its parent was unreachable. The events are
+    /// recorded at this level and at all levels above, even if they are already known.
     Record = 6,
-    /// Tests events at all nodes, and holds events that were not seen for the time of a lease. Nothing is recorded
-    /// (filters with claims).
+    /// Claims events for the consumer that sends the batch (filters with claims). All nodes that would record an event
+    /// test it. If the event is new, the claim is granted: the consumer holds the event until its lease ends, and no other
+    /// consumer can claim the event in the meantime. A claim records nothing.
     Claim = 7,
-    /// Records events for the holder of their claims. First-seen means confirmed, duplicate means that the event was
-    /// recorded before, and REASON_CLAIMED means that another consumer holds the event.
+    /// Confirms claims, which records the claimed events. The verdicts in the reply have a special meaning: first-seen
+    /// means that the claim was confirmed, and duplicate means that the event was recorded before. REASON_CLAIMED means
+    /// that another consumer holds the event.
     Confirm = 8,
-    /// Releases events for the holder of their claims. First-seen means released. REASON_CLAIMED means that another
-    /// consumer, or no consumer, holds the event.
+    /// Releases claims without recording the events, so that other consumers can claim them. In the reply, first-seen
+    /// means that the claim was released. REASON_CLAIMED means that the sender does not hold the event, because another
+    /// consumer holds it or because no consumer does.
     Release = 9,
-    /// Variants of OPERATION_OBSERVE and OPERATION_CONFIRM for events that are remembered for `ttl_ms` instead of the
-    /// window. They are separate operations, so that a node which does not know them rejects the batch instead of
-    /// remembering the events for the window.
+    /// Variants of OPERATION_OBSERVE and OPERATION_CONFIRM for events with their own time to live. The node remembers
+    /// these events for `ttl_ms` and not for the window.
+    ///
+    /// The variants are separate operations for the sake of older nodes, which do not know `ttl_ms`. Such a node rejects
+    /// an unknown operation. If the operation were not separate, it would ignore `ttl_ms` and remember the events for the
+    /// whole window.
     ObserveFor = 10,
     ConfirmFor = 11,
 }
