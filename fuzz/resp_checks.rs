@@ -33,25 +33,25 @@ fn parser(first: usize, bytes: &[u8]) {
 }
 
 fn in_pieces(bytes: &[u8], piece_bytes: usize, limits: Limits) -> Parsed {
-    let (mut parser, mut commands, mut taken_bytes, mut come_bytes) = (Parser::new(limits), Vec::new(), 0, 0);
+    let (mut parser, mut commands, mut consumed_bytes, mut come_bytes) = (Parser::new(limits), Vec::new(), 0, 0);
     while come_bytes < bytes.len() {
         come_bytes = bytes.len().min(come_bytes + piece_bytes);
-        let mut rest = &bytes[taken_bytes..come_bytes];
+        let mut rest = &bytes[consumed_bytes..come_bytes];
         loop {
             let found = parser.next(&mut rest);
-            let before_bytes = std::mem::replace(&mut taken_bytes, come_bytes - rest.len());
+            let before_bytes = std::mem::replace(&mut consumed_bytes, come_bytes - rest.len());
             match found {
                 Ok(Some(command)) => {
-                    assert!((1..=taken_bytes - before_bytes).contains(&command.taken_bytes()));
+                    assert!((1..=consumed_bytes - before_bytes).contains(&command.consumed_bytes()));
                     commands.push(words(&command));
                 }
                 Ok(None) => break,
-                Err(error) => return (commands, taken_bytes, Some(error)),
+                Err(error) => return (commands, consumed_bytes, Some(error)),
             }
         }
         assert!(parser.held_bytes() <= 64 + 10 * come_bytes);
     }
-    (commands, taken_bytes, None)
+    (commands, consumed_bytes, None)
 }
 
 fn words(command: &Command<'_>) -> Vec<Vec<u8>> {

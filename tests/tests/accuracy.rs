@@ -19,7 +19,7 @@ fn verified(log: &str, filter: &str) -> Value {
 /// Checks that a filter keeps its promised rate of false positives on a real log, even when it is as full as its
 /// definition allows. False positives are most frequent then. To fill the filter that much, its capacity is chosen only
 /// slightly above the number of events that a window of the log contains.
-fn keeps_its_bound(log: &str, filter: &str, least_rate: f64) {
+fn check_false_positive_bound(log: &str, filter: &str, least_rate: f64) {
     let report = verified(log, filter);
     assert_eq!((number(&report, "fn"), number(&report, "undecided")), (0, 0), "{filter}: {report}");
     let first_tests = (number(&report, "fp") + number(&report, "tn")) as f64;
@@ -33,40 +33,44 @@ fn keeps_its_bound(log: &str, filter: &str, least_rate: f64) {
 
 #[test]
 fn unbounded() {
-    keeps_its_bound(NASA, "--window unbounded --capacity 26500", 0.001);
-    keeps_its_bound(LINKS, "--window unbounded --capacity 16800 --layout classic", 0.001);
+    check_false_positive_bound(NASA, "--window unbounded --capacity 26500", 0.001);
+    check_false_positive_bound(LINKS, "--window unbounded --capacity 16800 --layout classic", 0.001);
 }
 
 #[test]
 fn landmark() {
-    keeps_its_bound(NASA, "--window landmark:day --capacity 26500", 0.001);
-    keeps_its_bound(NASA, "--window landmark:1d --capacity 26500 --layout partitioned", 0.001);
-    keeps_its_bound(NASA, "--window landmark:5000events --capacity 4500", 0.0005);
-    keeps_its_bound(APACHE, "--window landmark:day --capacity 2450 --layout classic", 0.0002);
+    check_false_positive_bound(NASA, "--window landmark:day --capacity 26500", 0.001);
+    check_false_positive_bound(NASA, "--window landmark:1d --capacity 26500 --layout partitioned", 0.001);
+    check_false_positive_bound(NASA, "--window landmark:5000events --capacity 4500", 0.0005);
+    check_false_positive_bound(APACHE, "--window landmark:day --capacity 2450 --layout classic", 0.0002);
 }
 
 #[test]
 fn jumping() {
-    keeps_its_bound(NASA, "--kind generations --window 1h --capacity 3500", 0.0007);
-    keeps_its_bound(NASA, "--kind generations --window 5000events --capacity 4500", 0.0007);
-    keeps_its_bound(APACHE, "--kind generations --window 5000events --capacity 4100 --layout classic", 0.0005);
-    keeps_its_bound(NASA, "--kind counting --window 1h --capacity 3500", 0.001);
-    keeps_its_bound(NASA, "--kind counting --window 5000events --sub-windows 5 --capacity 4500", 0.002);
+    check_false_positive_bound(NASA, "--kind generations --window 1h --capacity 3500", 0.0007);
+    check_false_positive_bound(NASA, "--kind generations --window 5000events --capacity 4500", 0.0007);
+    check_false_positive_bound(
+        APACHE,
+        "--kind generations --window 5000events --capacity 4100 --layout classic",
+        0.0005,
+    );
+    check_false_positive_bound(NASA, "--kind counting --window 1h --capacity 3500", 0.001);
+    check_false_positive_bound(NASA, "--kind counting --window 5000events --sub-windows 5 --capacity 4500", 0.002);
 }
 
 #[test]
 fn sliding() {
-    keeps_its_bound(NASA, "--window 1h --capacity 3550", 0.002);
-    keeps_its_bound(NASA, "--window 5000events --capacity 4500 --layout classic", 0.003);
-    keeps_its_bound(APACHE, "--window 5000events --capacity 4100", 0.002);
-    keeps_its_bound(LINKS, "--window 5m --capacity 16900 --cell-bits 16", 0.001);
-    keeps_its_bound(NASA, "--kind counting --window 5000events", 0.002);
+    check_false_positive_bound(NASA, "--window 1h --capacity 3550", 0.002);
+    check_false_positive_bound(NASA, "--window 5000events --capacity 4500 --layout classic", 0.003);
+    check_false_positive_bound(APACHE, "--window 5000events --capacity 4100", 0.002);
+    check_false_positive_bound(LINKS, "--window 5m --capacity 16900 --cell-bits 16", 0.001);
+    check_false_positive_bound(NASA, "--kind counting --window 5000events", 0.002);
 }
 
 #[test]
 fn growth_keeps_the_bound_of_the_whole() {
-    keeps_its_bound(NASA, "--window 1h --capacity 500 --growth equal:16", 0.0001);
-    keeps_its_bound(NASA, "--window unbounded --capacity 500 --growth geometric:2", 0.0001);
+    check_false_positive_bound(NASA, "--window 1h --capacity 500 --growth equal:16", 0.0001);
+    check_false_positive_bound(NASA, "--window unbounded --capacity 500 --growth geometric:2", 0.0001);
 }
 
 /// Checks that a filter beyond its capacity refuses events before its error rate rises.

@@ -40,15 +40,15 @@ struct Producer<'a> {
     filter: &'a Filter,
     number: u32,
     begun: Instant,
-    dice: u64,
+    rng: u64,
     names: u64,
     calls: Vec<Call>,
 }
 
 impl Producer<'_> {
     fn below(&mut self, bound: u64) -> u64 {
-        self.dice = self.dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.dice >> 33) % bound.max(1)
+        self.rng = self.rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.rng >> 33) % bound.max(1)
     }
 
     fn run(mut self, is_over: &AtomicBool) -> Vec<Call> {
@@ -92,8 +92,8 @@ fn produce(filter: &Filter, begun: Instant, is_over: &AtomicBool) -> Vec<Call> {
     let calls = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for number in 0..CALLERS {
-            let (names, own, dice) = (0, Vec::new(), u64::from(number) * 31 + 7);
-            let producer = Producer { filter, number, begun, dice, names, calls: own };
+            let (names, own, rng) = (0, Vec::new(), u64::from(number) * 31 + 7);
+            let producer = Producer { filter, number, begun, rng, names, calls: own };
             let calls = &calls;
             scope.spawn(move || calls.lock().expect("no panic").extend(producer.run(is_over)));
         }

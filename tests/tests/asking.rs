@@ -6,7 +6,7 @@ use std::ops::Range;
 use firstseen_client::{Client, ConnectOptions, Filter, Verdict, Wait};
 use serde_json::Value;
 
-use crate::local_cluster::{eventually, eventually_is};
+use crate::local_cluster::{eventually, eventually_eq};
 use crate::own_node::OwnNode;
 use crate::run::Ran;
 
@@ -59,7 +59,7 @@ pub(crate) fn record(filter: &Filter, keys: Range<u64>) -> u64 {
 /// Waits until all of these keys are duplicates. None of them may be called new in the meantime.
 pub(crate) fn knows(filter: &Filter, keys: Range<u64>) {
     let all = BTreeMap::from([("Duplicate".to_owned(), keys.end - keys.start)]);
-    eventually_is("verdicts", all, || {
+    eventually_eq("verdicts", all, || {
         let mut verdicts = BTreeMap::new();
         for verdict in ask(filter, keys.clone()) {
             assert_ne!(verdict, Verdict::FirstSeen, "nothing is forgotten");

@@ -3,7 +3,7 @@
 use crate::run::Folder;
 
 /// Invalid flags, and a part of the expected message.
-const NONSENSE: &[(&str, &str)] = &[
+const INVALID_FLAGS: &[(&str, &str)] = &[
     ("--capacity -5", "`-5` is negative"),
     ("--capacity 0", "`0` is zero"),
     ("--capacity 1.5", "not a whole number"),
@@ -99,7 +99,7 @@ const NONSENSE: &[(&str, &str)] = &[
 fn nonsense_is_refused_by_name() {
     let folder = Folder::with("k,t\na,1\n");
     folder.write("out", "kept");
-    for (flags, words) in NONSENSE {
+    for (flags, words) in INVALID_FLAGS {
         let ran = folder.dedup(&format!("{flags} --out out input")).fails(2, &[words]);
         assert_eq!(ran.out, "", "{flags}");
         assert_eq!(folder.read("out"), "kept", "{flags}");

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::asking::opened;
-use crate::local_cluster::{LocalCluster, eventually, eventually_is};
+use crate::local_cluster::{LocalCluster, eventually, eventually_eq};
 use crate::own_node::OwnNode;
 use crate::run::{Folder, Ran, dedup, firstseen};
 
@@ -24,7 +24,7 @@ const MANY_RECORDS: usize = 450_000;
 ///
 /// The node is therefore stopped for longer than the first second, so that the run stops its usual wait without an
 /// answer. The node continues before the further waits end, so that the run still receives the late answers.
-const HESITATES_FOR: Duration = Duration::from_millis(1_800);
+const STOPPED_FOR: Duration = Duration::from_millis(1_800);
 /// Number of records after which the key of a record is repeated.
 const AGAIN_AFTER: usize = 700;
 
@@ -53,7 +53,7 @@ fn times(folder: &Folder, files: &[&str]) -> BTreeMap<String, u64> {
 }
 
 /// Checks that every record is in the outputs exactly once.
-fn are_whole(folder: &Folder, outputs: &[&str]) {
+fn assert_each_record_once(folder: &Folder, outputs: &[&str]) {
     let (wanted, written) = (distinct(folder), times(folder, outputs));
     assert!(wanted.keys().eq(written.keys()), "{} of {} records are there", written.len(), wanted.len());
     let twice: Vec<_> = written.iter().filter(|(_, times)| **times > 1).take(5).collect();
@@ -86,7 +86,7 @@ fn runs_that_share_an_input_divide_its_records() {
     let (folder, cluster) = stage();
     let mut runs: Vec<Child> = (0..3).map(|number| start(&folder, &cluster, number)).collect();
     runs.iter_mut().for_each(|run| assert!(run.wait().expect("its end").success()));
-    are_whole(&folder, &["output-0", "output-1", "output-2"]);
+    assert_each_record_once(&folder, &["output-0", "output-1", "output-2"]);
     let sum = |what: &str| (0..3).map(|number| report(&folder, number)["claims"][what].as_u64().unwrap()).sum::<u64>();
     let records = distinct(&folder).len() as u64;
     let counted = [sum("claimed"), sum("confirmed"), sum("lost"), sum("unconfirmed"), sum("left")];
@@ -120,7 +120,7 @@ fn a_run_that_is_stopped_leaves_the_rest_to_the_next() {
     child.wait().expect("its end");
     let next = run(&folder, &cluster, 0);
     assert_eq!(next.code, Some(0), "{}", next.err);
-    are_whole(&folder, &["output-0"]);
+    assert_each_record_once(&folder, &["output-0"]);
 }
 
 /// Tells a run to end while its node does not answer, so that some claims and confirmations have no answer yet. After
@@ -140,7 +140,7 @@ fn a_run_that_is_stopped_while_a_node_hesitates_writes_nothing_that_it_does_not_
         eventually("a record", || !times(&folder, &[&format!("output-{number}")]).is_empty());
         kill(hesitates, Signal::SIGSTOP).expect("it runs");
         kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).expect("it runs");
-        thread::sleep(HESITATES_FOR);
+        thread::sleep(STOPPED_FOR);
         kill(hesitates, Signal::SIGCONT).expect("it is there");
         child.wait().expect("its end");
         let report = report(&folder, number);
@@ -150,7 +150,7 @@ fn a_run_that_is_stopped_while_a_node_hesitates_writes_nothing_that_it_does_not_
     }
     let next = run(&folder, &cluster, 3);
     assert_eq!(next.code, Some(0), "{}", next.err);
-    are_whole(&folder, &["output-0", "output-1", "output-2", "output-3"]);
+    assert_each_record_once(&folder, &["output-0", "output-1", "output-2", "output-3"]);
 }
 
 /// Returns the number of lines in the first output.
@@ -192,7 +192,7 @@ fn the_status_shows_what_is_held() {
     let status = |flags: &str| folder.run(&format!("cluster status {flags} --addr {addr}")).out;
     eventually("a line about them", || status("").contains("claims of clicks: 3 pending ("));
     // A node of a busy machine may not report its held events in time.
-    eventually_is("nodes, and held events", (3, 3), || {
+    eventually_eq("nodes, and held events", (3, 3), || {
         let json: Value = serde_json::from_str(&status("--json")).expect("JSON");
         let open = |claims: &Value| claims["open"].as_u64().unwrap_or(0);
         json["filters"][0]["claims"].as_object().map_or((0, 0), |nodes| (nodes.len(), nodes.values().map(open).sum()))
@@ -212,7 +212,7 @@ fn a_description_shows_what_a_former_filter_holds() {
     assert!(claims.iter().all(|claim| matches!(claim, Claiming::Claimed(_))), "{claims:?}");
     folder.run(&format!("filter alter taken --capacity 20k --no-wait --cluster {addresses}")).ok();
     let describe = |flags: &str| folder.run(&format!("filter describe taken {flags} --cluster {addresses}")).ok().out;
-    eventually_is("held events", Value::from(2), || {
+    eventually_eq("held events", Value::from(2), || {
         let json: Value = serde_json::from_str(&describe("--json")).expect("JSON");
         json["former"]["claims"]["open"].clone()
     });
@@ -239,7 +239,7 @@ fn a_table_that_is_smaller_than_a_batch_holds_up_no_run() {
         })
         .collect();
     runs.iter_mut().for_each(|run| assert!(run.wait().expect("its end").success()));
-    are_whole(&folder, &["output-0", "output-1"]);
+    assert_each_record_once(&folder, &["output-0", "output-1"]);
     // The memory of the table is freed when no event is claimed any more.
     eventually("memory that is given back", || {
         let status = node.folder.run(&format!("cluster status --addr {}", node.address));

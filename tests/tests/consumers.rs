@@ -31,7 +31,7 @@ const BATCH_EVENTS: usize = 16;
 const LEASE: Duration = Duration::from_secs(10);
 /// Number of times that a consumer may fail because the nodes of a busy machine do not answer in time.
 const FAILURES_MAX: u32 = 3;
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Settings with which a node starts fast, because the test restarts nodes often.
 const TIMING: &str = "[timing]\nheartbeat_ms = 20\nelection_base_ms = 60\nelection_width_ms = 20\n";
 
@@ -113,14 +113,14 @@ impl Stage {
 /// Kills and restarts a consumer while it writes, until the given number of kills is used up, and then waits until the
 /// consumer ends. Returns the number of kills, and the events that were possibly written but not confirmed at the
 /// moment of a kill.
-fn kill_over_and_over(
+fn kill_repeatedly(
     stage: &Stage,
     addresses: &str,
     number: usize,
     flags: &str,
     kills: &AtomicU64,
 ) -> (BTreeSet<String>, u64) {
-    let (mut open, mut killed, mut failed, mut dice) = (BTreeSet::new(), 0, 0, Random(number as u64));
+    let (mut open, mut killed, mut failed, mut rng) = (BTreeSet::new(), 0, 0, Random(number as u64));
     let left = || kills.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
     loop {
         let before = stage.written(number).len();
@@ -129,7 +129,7 @@ fn kill_over_and_over(
         // The consumer is at work once it has written something. It is killed after a random delay, so at a different
         // point each time.
         eventually("a write, or the end", || stage.written(number).len() > before || is_over());
-        std::thread::sleep(Duration::from_millis(dice.below(120)));
+        std::thread::sleep(Duration::from_millis(rng.below(120)));
         if is_over() || !left() {
             let ended = consumer.wait().expect("its end");
             if ended.success() {
@@ -159,7 +159,7 @@ fn run(flags: &str, kills_nodes: bool) -> (BTreeSet<String>, BTreeSet<String>) {
         let consumers: Vec<_> = (0..CONSUMERS)
             .map(|number| {
                 let (stage, addresses, kills) = (&stage, &addresses, &kills);
-                scope.spawn(move || kill_over_and_over(stage, addresses, number, flags, kills))
+                scope.spawn(move || kill_repeatedly(stage, addresses, number, flags, kills))
             })
             .collect();
         let crashes = scope.spawn(|| {
@@ -171,7 +171,7 @@ fn run(flags: &str, kills_nodes: bool) -> (BTreeSet<String>, BTreeSet<String>) {
                 // A node that starts grants no claims for as long as a lease, so the other consumers continue in the
                 // meantime.
                 let is_over = || ended.load(Ordering::Relaxed) || kills.load(Ordering::Relaxed) == 0;
-                (0..LEASE.as_millis() / 100).take_while(|_| !is_over()).for_each(|_| std::thread::sleep(LOOK));
+                (0..LEASE.as_millis() / 100).take_while(|_| !is_over()).for_each(|_| std::thread::sleep(POLL_INTERVAL));
             }
             crashes
         });

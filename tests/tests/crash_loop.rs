@@ -87,7 +87,7 @@ impl Producer {
     }
 
     /// Submits every key that has been answered.
-    fn look_at_all(&mut self) {
+    fn submit_all(&mut self) {
         let keys: Vec<u64> = self.answered.iter().map(|answered| answered.key).collect();
         keys.chunks(BATCH_EVENTS as usize).for_each(|keys| self.submit(keys, keys.len()));
     }
@@ -142,7 +142,7 @@ fn run(durability: &str) -> (Vec<Instant>, Producer) {
     }
     ended.store(true, Ordering::Relaxed);
     let mut producer = producing.join().expect("a producer");
-    producer.look_at_all();
+    producer.submit_all();
     eprintln!(
         "{durability}: {} crashes, {} keys answered, {} forgotten, undecided {:?}",
         killed.len(),
@@ -161,7 +161,7 @@ fn a_node_that_is_stopped_by_a_signal_writes_records_that_were_not_due_yet() {
     assert!(answered > 500, "{answered} keys");
     node.restart();
     answers(&node);
-    producer.look_at_all();
+    producer.submit_all();
     assert_eq!(producer.forgotten.len(), 0, "of {answered}");
 }
 

@@ -11,7 +11,7 @@ use crate::own_node::OwnNode;
 use crate::ports::free_ports;
 use crate::run::Folder;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Node with an HTTP endpoint, which forms a cluster of its own.
 pub(crate) struct HttpNode {
@@ -128,8 +128,8 @@ impl HttpWire {
 
     pub(crate) fn to(port: u16) -> Option<Self> {
         let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+        stream.set_write_timeout(Some(TIMEOUT)).expect("a timeout");
         Some(Self(BufReader::new(stream)))
     }
 

@@ -49,7 +49,7 @@ impl Progress {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn tell_cut(&self) {
+    pub(crate) fn note_cut(&self) {
         self.cut.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -139,7 +139,7 @@ struct Producer<'a, P> {
     progress: &'a Progress,
     connection: Option<P>,
     was_cut: bool,
-    dice: Random,
+    rng: Random,
     /// Number of commands that were begun, commands without a verdict on each event, and number of groups that were
     /// sent.
     commands: u64,
@@ -162,7 +162,7 @@ impl<P: Pipeline> Producer<'_, P> {
                 self.commands += 1;
             }
             for _ in 0..P::AGAIN {
-                batch.push(self.dice.below(self.commands));
+                batch.push(self.rng.below(self.commands));
             }
             self.submit(&batch);
         }
@@ -190,7 +190,7 @@ impl<P: Pipeline> Producer<'_, P> {
         if let Some(place) = unanswered {
             // If no reply has arrived, the pipeline may not have been read at all, so it does not count as cut.
             if place > 0 {
-                self.progress.tell_cut();
+                self.progress.note_cut();
             }
         } else {
             self.was_cut = false;
@@ -265,7 +265,7 @@ pub(crate) fn producers_outlast_kills<P: Pipeline>(kept: Kept, ports: [u16; 2], 
                 progress: &progress,
                 connection: None,
                 was_cut: false,
-                dice: Random(seed + source),
+                rng: Random(seed + source),
                 commands: 0,
                 open: BTreeSet::new(),
                 tokens: 0,

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::run::{Folder, Ran, Watchdog, firstseen};
 
 /// Maximum time until a condition must hold.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Cluster that ends with the test.
 pub(crate) struct LocalCluster {
@@ -86,12 +86,12 @@ impl Drop for LocalCluster {
 
 /// Waits until `condition` returns `true`.
 pub(crate) fn eventually(what: &str, condition: impl FnMut() -> bool) {
-    eventually_is(what, true, condition);
+    eventually_eq(what, true, condition);
 }
 
 /// Waits until `found` returns `wanted`.
-pub(crate) fn eventually_is<T: PartialEq + Debug>(what: &str, wanted: T, mut found: impl FnMut() -> T) {
-    let deadline = Instant::now() + PATIENCE;
+pub(crate) fn eventually_eq<T: PartialEq + Debug>(what: &str, wanted: T, mut found: impl FnMut() -> T) {
+    let deadline = Instant::now() + TIMEOUT;
     let mut now = found();
     while now != wanted {
         assert!(Instant::now() < deadline, "{what}: {now:?} at last, and not {wanted:?}");

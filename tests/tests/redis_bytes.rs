@@ -10,7 +10,7 @@ use socket2::SockRef;
 use crate::local_cluster::eventually;
 use crate::redis_endpoint::RedisEndpoint;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Plain connection without a client library.
 pub(crate) struct Wire(TcpStream);
@@ -24,17 +24,17 @@ impl Wire {
     /// Connects to an endpoint that is already open.
     pub(crate) fn at(port: u16) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+        stream.set_write_timeout(Some(TIMEOUT)).expect("a timeout");
         Self(stream)
     }
 
-    pub(crate) fn say(&mut self, words: &[&str]) {
-        self.say_all([words]);
+    pub(crate) fn send(&mut self, words: &[&str]) {
+        self.send_all([words]);
     }
 
     /// Sends several commands at once.
-    pub(crate) fn say_all<'a>(&mut self, commands: impl IntoIterator<Item = &'a [&'a str]>) {
+    pub(crate) fn send_all<'a>(&mut self, commands: impl IntoIterator<Item = &'a [&'a str]>) {
         let mut bytes = String::new();
         for words in commands {
             bytes += &format!("*{}\r\n", words.len());
@@ -89,15 +89,15 @@ impl Wire {
         String::from_utf8_lossy(&line).into_owned()
     }
 
-    fn hears(&mut self, expected: &str) {
+    fn expect_reply(&mut self, expected: &str) {
         let mut heard = vec![0; expected.len()];
         self.0.read_exact(&mut heard).unwrap_or_else(|error| panic!("{error} instead of {expected:?}"));
         assert_eq!(String::from_utf8_lossy(&heard), expected);
     }
 
     pub(crate) fn asks(&mut self, words: &[&str], expected: &str) {
-        self.say(words);
-        self.hears(expected);
+        self.send(words);
+        self.expect_reply(expected);
     }
 
     /// Reads until the endpoint closes the connection.
@@ -117,16 +117,16 @@ fn clients_of_other_languages_find_what_they_look_for_when_they_connect() {
     let endpoint = RedisEndpoint::with_cluster("");
     // redis-py and node-redis begin with these commands.
     let mut wire = Wire::to(&endpoint);
-    wire.say(&["HELLO", "3"]);
-    wire.hears(
+    wire.send(&["HELLO", "3"]);
+    wire.expect_reply(
         "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.2.4\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:",
     );
     let mut byte = [0];
     while byte != *b"\n" {
         wire.0.read_exact(&mut byte).expect("the number of the connection");
     }
-    wire.hears("$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*1\r\n%4\r\n$4\r\nname\r\n$2\r\nbf\r\n");
-    wire.hears("$3\r\nver\r\n:20608\r\n$4\r\npath\r\n$0\r\n\r\n$4\r\nargs\r\n*0\r\n");
+    wire.expect_reply("$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*1\r\n%4\r\n$4\r\nname\r\n$2\r\nbf\r\n");
+    wire.expect_reply("$3\r\nver\r\n:20608\r\n$4\r\npath\r\n$0\r\n\r\n$4\r\nargs\r\n*0\r\n");
     wire.asks(&["CLIENT", "SETINFO", "LIB-NAME", "redis-py"], "+OK\r\n");
     wire.asks(&["CLIENT", "SETNAME", "crawler"], "+OK\r\n");
     wire.asks(&["CLIENT", "GETNAME"], "$7\r\ncrawler\r\n");
@@ -163,7 +163,7 @@ fn clients_of_other_languages_find_what_they_look_for_when_they_connect() {
     let mut wire = Wire::to(&endpoint);
     wire.asks(&["SET", "k"], "-ERR wrong number of arguments for 'set' command\r\n");
     // ioredis waits until INFO reports that nothing is loading.
-    wire.say(&["INFO"]);
+    wire.send(&["INFO"]);
     let mut bytes = vec![0; 512];
     let read = wire.0.read(&mut bytes).expect("a reply");
     let info = String::from_utf8_lossy(&bytes[..read]).into_owned();
@@ -203,8 +203,8 @@ fn bytes_that_are_no_commands_are_told_so_and_the_connection_is_closed() {
     // Other connections continue, and a connection beyond the limit learns why it is closed.
     let enter = || {
         let mut wire = Wire(TcpStream::connect(("127.0.0.1", endpoint.port)).expect("a connection"));
-        wire.0.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        wire.say(&["PING"]);
+        wire.0.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+        wire.send(&["PING"]);
         let mut first = [0];
         wire.0.read_exact(&mut first).expect("a reply");
         (first == *b"+", wire)

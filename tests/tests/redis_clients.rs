@@ -17,7 +17,7 @@ use crate::python::{self, said};
 use crate::run::{Folder, Watchdog};
 
 use self::build::{Build, built};
-use self::script::{endpoint, plays_the_script};
+use self::script::{assert_script_passes, endpoint};
 
 const NODE: Build =
     Build { language: "node", fetch: &["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], build: &[] };
@@ -81,7 +81,7 @@ fn redis_py_plays_the_script() {
     folder.write("requirements.txt", include_str!("../clients/python/requirements.txt"));
     folder.write("redis_py.py", include_str!("../clients/python/redis_py.py"));
     if python::fetch(&folder, &["-r", "requirements.txt"]) {
-        plays_the_script(python::python(&folder, &["redis_py.py"]));
+        assert_script_passes(python::python(&folder, &["redis_py.py"]));
     }
 }
 
@@ -89,7 +89,7 @@ fn redis_py_plays_the_script() {
 #[ignore = "it fetches node-redis from a registry, and is skipped with a notice where there is none"]
 fn node_redis_plays_the_script() {
     if let Some(folder) = built(&NODE) {
-        plays_the_script(in_folder(&folder, "node", &["node_redis.mjs"]));
+        assert_script_passes(in_folder(&folder, "node", &["node_redis.mjs"]));
     }
 }
 
@@ -97,7 +97,7 @@ fn node_redis_plays_the_script() {
 #[ignore = "it fetches ioredis from a registry, and is skipped with a notice where there is none"]
 fn ioredis_plays_the_script() {
     if let Some(folder) = built(&NODE) {
-        plays_the_script(in_folder(&folder, "node", &["ioredis.mjs"]));
+        assert_script_passes(in_folder(&folder, "node", &["ioredis.mjs"]));
     }
 }
 
@@ -105,7 +105,7 @@ fn ioredis_plays_the_script() {
 #[ignore = "it fetches go-redis from a registry, and is skipped with a notice where there is none"]
 fn go_redis_plays_the_script() {
     if let Some(folder) = built(&GO) {
-        plays_the_script(in_folder(&folder, folder.path("bin/go-redis").to_str().expect("UTF-8"), &[]));
+        assert_script_passes(in_folder(&folder, folder.path("bin/go-redis").to_str().expect("UTF-8"), &[]));
     }
 }
 
@@ -113,7 +113,7 @@ fn go_redis_plays_the_script() {
 #[ignore = "it fetches rueidis from a registry, and is skipped with a notice where there is none"]
 fn rueidis_plays_the_script() {
     if let Some(folder) = built(&GO) {
-        plays_the_script(in_folder(&folder, folder.path("bin/rueidis").to_str().expect("UTF-8"), &[]));
+        assert_script_passes(in_folder(&folder, folder.path("bin/rueidis").to_str().expect("UTF-8"), &[]));
     }
 }
 
@@ -121,7 +121,7 @@ fn rueidis_plays_the_script() {
 #[ignore = "it fetches jedis from a registry, and is skipped with a notice where there is none"]
 fn jedis_plays_the_script() {
     if let Some(folder) = built(&JAVA) {
-        plays_the_script(in_folder(&folder, "java", &["-cp", CLASSES, "clients.JedisClient"]));
+        assert_script_passes(in_folder(&folder, "java", &["-cp", CLASSES, "clients.JedisClient"]));
     }
 }
 
@@ -129,13 +129,13 @@ fn jedis_plays_the_script() {
 #[ignore = "it fetches lettuce from a registry, and is skipped with a notice where there is none"]
 fn lettuce_plays_the_script() {
     if let Some(folder) = built(&JAVA) {
-        plays_the_script(in_folder(&folder, "java", &["-cp", CLASSES, "clients.LettuceClient"]));
+        assert_script_passes(in_folder(&folder, "java", &["-cp", CLASSES, "clients.LettuceClient"]));
     }
 }
 
 #[test]
 fn the_rust_crate_plays_the_script() {
-    plays_the_script(Command::new(env!("CARGO_BIN_EXE_redis-rs-under-test")));
+    assert_script_passes(Command::new(env!("CARGO_BIN_EXE_redis-rs-under-test")));
 }
 
 /// Runs a program against an endpoint, whose port is its last argument. Returns what the program printed.

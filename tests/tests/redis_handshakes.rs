@@ -123,7 +123,7 @@ const STACK_EXCHANGE_WITHOUT_INFO: &[Line] = &[
 
 fn replay(endpoint: &RedisEndpoint, client: &str, lines: &[Line]) {
     let mut wire = Wire::to(endpoint);
-    wire.say_all(lines.iter().map(|(words, _)| *words));
+    wire.send_all(lines.iter().map(|(words, _)| *words));
     for (words, expected) in lines {
         let heard = wire.reply();
         let is_so = match expected.strip_suffix("...") {
@@ -164,7 +164,7 @@ fn what_clients_read_of_info_is_there() {
         (&["INFO", "SERVER"], &["redis_version:7.2.4"]),
     ] {
         let mut wire = Wire::to(&endpoint);
-        wire.say(words);
+        wire.send(words);
         let info = wire.reply();
         for line in lines {
             assert!(info.split("\r\n").any(|told| told == *line), "{words:?}: {line} is not in {info}");

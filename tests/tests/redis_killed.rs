@@ -1,4 +1,5 @@
-//! Tests of the Redis endpoint while nodes are killed with replies in flight ([`killed_endpoints`](crate::killed_endpoints)).
+//! Tests of the Redis endpoint while nodes are killed with replies in flight
+//! ([`killed_endpoints`](crate::killed_endpoints)).
 
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use crate::redis_chaos::{connect, formed};
 use crate::redis_history::{Kept, verdict_of};
 
 /// Maximum time for one reply, which is longer than any machine takes.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const SEED: u64 = 11;
 
 impl Pipeline for Connection {
@@ -20,7 +21,7 @@ impl Pipeline for Connection {
 
     fn connect(port: u16) -> Self {
         let connection = connect(port);
-        connection.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        connection.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
         connection
     }
 

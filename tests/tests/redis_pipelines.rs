@@ -35,12 +35,12 @@ fn each_command_of_a_pipeline_sees_what_those_before_have_recorded() {
         endpoint.run(&format!("filter create f{filter} --kind {kind} --capacity 10k --fpr 1e-8 {window}"));
     }
     let client = &mut endpoint.client();
-    let (mut events, mut dice) = (BTreeSet::new(), 7_u64);
+    let (mut events, mut rng) = (BTreeSet::new(), 7_u64);
     for round in 0..4 {
         let (mut asked, mut all) = (pipe(), Vec::new());
         for number in 0..2_000 {
-            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let roll = (dice >> 33) as usize;
+            rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let roll = (rng >> 33) as usize;
             let (command, filter, key) = (roll % 5, roll / 5 % 3, roll / 15 % 200);
             let (name, item) = (format!("f{filter}"), format!("k{filter}:{round}:{key}"));
             match command {

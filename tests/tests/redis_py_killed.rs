@@ -1,6 +1,6 @@
 //! Runs clients of redis-py while nodes are killed before they have sent all of their replies. The test
-//! `killed_endpoints.rs` checks the same with a Rust client. This test covers the pipelines and transactions of redis-py,
-//! and commands without idempotency keys.
+//! `killed_endpoints.rs` checks the same with a Rust client. This test covers the pipelines and transactions of
+//! redis-py, and commands without idempotency keys.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdout, Stdio};
@@ -36,7 +36,7 @@ fn hear(output: ChildStdout, progress: &Progress) -> Vec<Call> {
     for line in BufReader::new(output).lines() {
         let line = line.expect("text");
         if line == "cut" {
-            progress.tell_cut();
+            progress.note_cut();
             continue;
         }
         let call = call(&line);

@@ -32,7 +32,7 @@ const SEED: u64 = 5;
 /// Number of command pairs in one pipeline, which is more than one read of the endpoint contains.
 const PAIRS: usize = 5_000;
 /// Limit on the duration of the whole test, which normally ends much earlier.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Key that was set.
 struct Key {
@@ -68,11 +68,11 @@ fn unix_ms() -> u64 {
 }
 
 /// Sets a key of a filter, in one of the ways that programs use.
-fn set(client: &mut Connection, dice: &mut Random, filter: &str, number: u64) -> Key {
+fn set(client: &mut Connection, rng: &mut Random, filter: &str, number: u64) -> Key {
     let name = format!("{filter}:{number}");
-    let ttl_ms = 1_000 + dice.below(5) * 700;
+    let ttl_ms = 1_000 + rng.below(5) * 700;
     let asked = Instant::now();
-    let reply: RedisResult<Value> = match dice.below(6) {
+    let reply: RedisResult<Value> = match rng.below(6) {
         0 => cmd("SET").arg(&name).arg("x").arg("NX").arg("PX").arg(ttl_ms).query(client),
         1 => cmd("SET").arg(&name).arg("x").arg("PXAT").arg(unix_ms() + ttl_ms).arg("NX").query(client),
         2 => {
@@ -142,17 +142,17 @@ fn look(client: &mut Connection, keys: &mut [Key]) -> Option<()> {
 fn keys_are_there_for_their_own_time_on_every_kind_and_clock() {
     println!("seed {SEED}");
     let mut endpoint = endpoint_to(&FILTERS, "");
-    let mut dice = Random(SEED);
+    let mut rng = Random(SEED);
     let mut client = endpoint.client();
     let mut keys: Vec<Key> = Vec::new();
     for number in 0..KEYS {
         let (filter, _) = FILTERS[number as usize % FILTERS.len()];
-        keys.push(set(&mut client, &mut dice, filter, number));
+        keys.push(set(&mut client, &mut rng, filter, number));
     }
     let begun = Instant::now();
     let (mut stops, mut looks) = (0, 0);
     while keys.iter().any(|key| !key.is_over) {
-        assert!(begun.elapsed() < PATIENCE, "keys stay for ever");
+        assert!(begun.elapsed() < TIMEOUT, "keys stay for ever");
         looks += u32::from(look(&mut client, &mut keys).is_some());
         // The node is stopped in the middle of the keys' lives, once with a signal and once by a kill.
         if stops < 2 && begun.elapsed() > Duration::from_millis(400 * (stops + 1)) {
@@ -171,7 +171,7 @@ fn keys_are_there_for_their_own_time_on_every_kind_and_clock() {
     // A key is recorded again when its time has passed, and an expiry in the past records nothing.
     let over = unix_ms() - 1_000;
     for (number, (filter, _)) in (0..).zip(FILTERS) {
-        set(&mut client, &mut dice, filter, number);
+        set(&mut client, &mut rng, filter, number);
         for _ in 0..2 {
             assert_eq!(ask(&mut client, &format!("SET {filter}:over x NX PXAT {over}")), Ok(Value::Okay));
         }
@@ -185,11 +185,11 @@ fn keys_that_the_endpoint_confirms_are_there_for_their_own_time() {
     const CONFIRMED: [Flags; 1] = [("confirmed", "--kind timing --cell-bits 8 --clock wall --claims 1s")];
     println!("seed {SEED}");
     let endpoint = endpoint_to(&CONFIRMED, "[[redis.filter]]\nname = \"confirmed\"\nclaim = \"on-expiry-confirm\"\n");
-    let mut dice = Random(SEED);
+    let mut rng = Random(SEED);
     let mut client = endpoint.client();
     let first = |client: &mut Connection| ask::<Value>(client, "SET confirmed:first x NX PX 100");
     eventually("a first claim", || first(&mut client) == Ok(Value::Okay));
-    let mut keys: Vec<Key> = (0..KEYS).map(|number| set(&mut client, &mut dice, "confirmed", number)).collect();
+    let mut keys: Vec<Key> = (0..KEYS).map(|number| set(&mut client, &mut rng, "confirmed", number)).collect();
     // These commands are sent one after the other, before the endpoint confirms the key.
     let asked = Instant::now();
     assert_eq!(
@@ -200,7 +200,7 @@ fn keys_that_the_endpoint_confirms_are_there_for_their_own_time() {
     keys.push(Key { name, asked, answered: Instant::now(), expiry, is_over: false });
     let begun = Instant::now();
     while keys.iter().any(|key| !key.is_over) {
-        assert!(begun.elapsed() < PATIENCE, "keys stay for ever");
+        assert!(begun.elapsed() < TIMEOUT, "keys stay for ever");
         look(&mut client, &mut keys).expect("answers");
     }
 }

@@ -52,7 +52,7 @@ fn what_is_decided_is_heard_while_other_filters_are_waited_for() {
     let begun = Instant::now();
     let near: [&[&str]; 1] = [&["FS.OBSERVE", &near, "ID", "7", "1", "ITEMS", "event"]];
     let far: [&[&str]; 2] = [&["SADD", &far, "event"], &["SISMEMBER", &far, "event"]];
-    wire.say_all(near.into_iter().chain((0..PAIRS).flat_map(|_| far)));
+    wire.send_all(near.into_iter().chain((0..PAIRS).flat_map(|_| far)));
     assert_eq!(wire.reply(), "*1\r\n:1\r\n");
     assert!(wire.is_silent(), "what is decided at once waits for nothing");
     for _ in 0..2 * PAIRS {
@@ -144,9 +144,9 @@ fn a_transaction_with_too_many_replies_tells_each_command_what_became_of_it() {
     let events: Vec<String> = (0..COMMANDS).map(|number| format!("e{number}")).collect();
     let event: Vec<[&str; 3]> = events.iter().map(|event| ["SADD", "events", event]).collect();
     wire.asks(&["SADD", "events", "first"], ":1\r\n");
-    wire.say(&["MULTI"]);
-    event.iter().for_each(|event| wire.say_all([&question[..], event]));
-    wire.say(&["EXEC"]);
+    wire.send(&["MULTI"]);
+    event.iter().for_each(|event| wire.send_all([&question[..], event]));
+    wire.send(&["EXEC"]);
     (0..1 + 2 * COMMANDS).for_each(|_| assert!(wire.reply().starts_with('+')));
     assert_eq!(wire.line(), format!("*{}\r\n", 2 * COMMANDS));
     let mut refused = 0;

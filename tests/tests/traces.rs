@@ -22,11 +22,11 @@ use crate::own_node::OwnNode;
 use crate::ports::free_ports;
 
 /// Time for which events are submitted until all of them are decided.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Received span: its sender, its name, its trace, and its parent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Come {
+struct ReceivedSpan {
     service: String,
     node: String,
     span: String,
@@ -36,7 +36,7 @@ struct Come {
 
 /// Fake collector, which keeps the spans that it receives.
 #[derive(Clone, Default)]
-struct Collector(Arc<Mutex<BTreeSet<Come>>>);
+struct Collector(Arc<Mutex<BTreeSet<ReceivedSpan>>>);
 
 #[tonic::async_trait]
 impl TraceService for Collector {
@@ -49,7 +49,8 @@ impl TraceService for Collector {
             let of = |key: &str| attributes.get(key).cloned().unwrap_or_default();
             for span in spans.scope_spans.into_iter().flat_map(|spans| spans.spans) {
                 let (service, node) = (of("service.name"), of("service.instance.id"));
-                let come = Come { service, node, span: span.name, trace: span.trace_id, parent: span.parent_span_id };
+                let come =
+                    ReceivedSpan { service, node, span: span.name, trace: span.trace_id, parent: span.parent_span_id };
                 self.0.lock().expect("no panic").insert(come);
             }
         }
@@ -64,7 +65,7 @@ fn attributes(resource: Option<Resource>) -> BTreeMap<String, String> {
 }
 
 impl Collector {
-    fn spans(&self) -> BTreeSet<Come> {
+    fn spans(&self) -> BTreeSet<ReceivedSpan> {
         self.0.lock().expect("no panic").clone()
     }
 }
@@ -83,7 +84,7 @@ fn nodes(collector: &str) -> Vec<OwnNode> {
 /// have been asked. The filter uses safe answers: a node replies only when an event is completely recorded. Later
 /// submissions of the returned events therefore do not have to wait for the first ones.
 async fn duplicates(filter: &Filter) -> Vec<String> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     for attempt in 0.. {
         assert!(Instant::now() < deadline, "the nodes do not decide");
         let events: Vec<String> = (0..300).map(|event| format!("event-{attempt}-{event}")).collect();

@@ -32,7 +32,7 @@ const WAITING_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub struct ConnectionCounts {
     open: AtomicU64,
-    turned_away: AtomicU64,
+    rejected_connections: AtomicU64,
 }
 
 impl ConnectionCounts {
@@ -42,8 +42,8 @@ impl ConnectionCounts {
     }
 
     /// Returns the number of connections that were rejected because the limit was reached.
-    pub fn turned_away(&self) -> u64 {
-        self.turned_away.load(Ordering::Relaxed)
+    pub fn rejected_connections(&self) -> u64 {
+        self.rejected_connections.load(Ordering::Relaxed)
     }
 
     /// Serves a connection, and counts it as open until it ends.
@@ -125,7 +125,7 @@ impl Acceptor {
         let keepalive = TcpKeepalive::new().with_time(SILENCE).with_interval(PROBE_EVERY);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         let Ok(place) = self.places.clone().try_acquire_owned() else {
-            self.counts.turned_away.fetch_add(1, Ordering::Relaxed);
+            self.counts.rejected_connections.fetch_add(1, Ordering::Relaxed);
             if let Some(refusal) = self.refusal {
                 let _ = stream.try_write(refusal);
             }
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(counts.open(), 1);
         let mut refused = Vec::new();
         TcpStream::connect(address).await.unwrap().read_to_end(&mut refused).await.unwrap();
-        assert_eq!((refused.as_slice(), counts.turned_away()), (b"full".as_slice(), 1));
+        assert_eq!((refused.as_slice(), counts.rejected_connections()), (b"full".as_slice(), 1));
         first.shutdown().await.unwrap();
         let _ = first.read_to_end(&mut Vec::new()).await;
         loop {

@@ -24,12 +24,12 @@ use crate::services::Host;
 const OPEN_MAX: usize = 1024;
 
 /// Maximum number of ticks by which an event may outlive its time to live.
-const LATER_TICKS: u64 = 2;
+const TTL_EXCESS_TICKS_MAX: u64 = 2;
 /// Time by which an event may always outlive its time to live, in milliseconds. A filter counts time in ticks, so it
 /// remembers an event a little longer than the event's time to live.
 ///
 /// A filter rejects a time to live only if the additional time can exceed both this limit and the time to live itself.
-const LATER_MAX_MS: u64 = 1_000;
+const TTL_EXCESS_MS_MAX: u64 = 1_000;
 
 /// Filters of a cluster, by name.
 pub struct Filters {
@@ -40,7 +40,7 @@ pub struct Filters {
 
 /// Operation on events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum EventOperation {
     /// Look up the events without recording them.
     Test,
     /// Record the events that are new.
@@ -58,7 +58,7 @@ pub enum Act {
     Release,
 }
 
-impl Act {
+impl EventOperation {
     /// Returns the right that the operation needs.
     pub fn verb(self) -> FilterVerb {
         if self == Self::Test { FilterVerb::Lookup } else { FilterVerb::Observe }
@@ -66,7 +66,7 @@ impl Act {
 }
 
 /// Events of one filter that are sent in one call.
-pub struct Asked<'a> {
+pub struct EventCall<'a> {
     /// Keys of the events.
     pub items: &'a [&'a [u8]],
     /// Idempotency keys, one for each event, or empty.
@@ -74,7 +74,7 @@ pub struct Asked<'a> {
     /// Fences of the grants, one for each event that is confirmed or released.
     pub fences: &'a [Fence],
     /// Operation on the events.
-    pub act: Act,
+    pub act: EventOperation,
     /// Time at which the events occurred, in milliseconds since 1970. If this time is unknown, the value is the reason
     /// why it is unknown. Filters whose nodes assign the time of an event on arrival ignore this value.
     pub at_ms: Result<u64, Reason>,
@@ -85,10 +85,10 @@ pub struct Asked<'a> {
     pub ttl_ms: Option<u64>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> EventCall<'a> {
     /// Creates a call for events that all occurred at the time `at_ms`. The new call has no idempotency keys, no fences
     /// and no time to live. The filter therefore remembers recorded events for its window.
-    pub fn new(items: &'a [&'a [u8]], act: Act, at_ms: Result<u64, Reason>) -> Self {
+    pub fn new(items: &'a [&'a [u8]], act: EventOperation, at_ms: Result<u64, Reason>) -> Self {
         Self { items, names: &[], fences: &[], act, at_ms, times_ms: &[], ttl_ms: None }
     }
 }
@@ -138,7 +138,7 @@ impl Answers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// Time for which the filter remembers an event.
-    pub remembers: Remembers,
+    pub remembers: Retention,
     /// Longest lease of a claim. `None` means that events cannot be claimed.
     pub lease_max: Option<Duration>,
     /// Whether events must carry their times.
@@ -174,7 +174,7 @@ impl Filters {
     /// Returns the names of all filters.
     pub fn all(&self) -> Vec<String> {
         let map = self.client.map();
-        map.filters.values().filter(|filter| is_of_users(filter)).map(|filter| filter.name.clone()).collect()
+        map.filters.values().filter(|filter| is_user_named(filter)).map(|filter| filter.name.clone()).collect()
     }
 
     /// Returns the filter with this name.
@@ -194,7 +194,7 @@ impl Filters {
         // A name without a filter costs only a lookup in two cluster maps. The node's own map is the first to list a
         // filter that another connection has just created.
         let is_there = match map.filter_named(name) {
-            Some((_, record)) => is_of_users(record),
+            Some((_, record)) => is_user_named(record),
             None => self.host.cell_bytes(name).is_some(),
         };
         if map.version > 0 && !is_there {
@@ -230,7 +230,7 @@ impl Filters {
     pub async fn ask(
         &self,
         name: &Arc<str>,
-        asked: &Asked<'_>,
+        asked: &EventCall<'_>,
         wait_max: Option<Duration>,
     ) -> Result<Answers, FilterError> {
         let answers = self.ask_once(name, asked, wait_max).await?;
@@ -244,7 +244,7 @@ impl Filters {
     async fn ask_once(
         &self,
         name: &Arc<str>,
-        asked: &Asked<'_>,
+        asked: &EventCall<'_>,
         wait_max: Option<Duration>,
     ) -> Result<Answers, FilterError> {
         let filter = self.get(name).await?;
@@ -267,17 +267,19 @@ impl Filters {
             Unit::Milliseconds(tick_ms) => (tick_ms, asked_ms.div_ceil(tick_ms.max(1)).saturating_mul(tick_ms)),
             _ => (0, asked_ms),
         };
-        let later_ms = LATER_TICKS * tick_ms;
+        let later_ms = TTL_EXCESS_TICKS_MAX * tick_ms;
         Ok(match (filter.takes_ttl(ttl_ms), &group.window) {
             (_, Window::Duration(window_ms)) if ttl_ms.saturating_add(later_ms) >= *window_ms => KeptTtl::Window,
-            (Ok(()), _) if later_ms > asked_ms.max(LATER_MAX_MS) => KeptTtl::Refused(too_coarse(name, tick_ms)),
+            (Ok(()), _) if later_ms > asked_ms.max(TTL_EXCESS_MS_MAX) => {
+                KeptTtl::Refused(coarse_tick_error(name, tick_ms))
+            }
             (Ok(()), _) => KeptTtl::Ms(ttl_ms),
             (Err(error), _) => KeptTtl::Refused(error.to_string()),
         })
     }
 
     /// Returns whether the filter with this name can have granted this fence.
-    pub async fn has_granted(&self, name: &Arc<str>, fence: Fence) -> bool {
+    pub async fn may_have_granted(&self, name: &Arc<str>, fence: Fence) -> bool {
         self.get(name).await.is_ok_and(|filter| filter.info().granted_by.contains(&fence.filter()))
     }
 
@@ -289,9 +291,9 @@ impl Filters {
         let filter = self.get(name).await?;
         let info = filter.info();
         let remembers = match info.definition.group.window {
-            Window::Duration(ms) => Remembers::ForMs(ms),
-            Window::Unbounded => Remembers::ForEver,
-            _ => Remembers::NoTime,
+            Window::Duration(ms) => Retention::ForMs(ms),
+            Window::Unbounded => Retention::ForEver,
+            _ => Retention::NoTime,
         };
         Ok(Facts {
             remembers,
@@ -302,7 +304,7 @@ impl Filters {
     }
 }
 
-async fn ask(filter: &Filter, asked: &Asked<'_>, wait_max: Option<Duration>) -> Result<Answers, CallError> {
+async fn ask(filter: &Filter, asked: &EventCall<'_>, wait_max: Option<Duration>) -> Result<Answers, CallError> {
     let needs_times = filter.info().needs_times;
     let at_ms = match asked.at_ms {
         Err(reason) if needs_times && asked.times_ms.is_empty() => {
@@ -321,29 +323,29 @@ async fn ask(filter: &Filter, asked: &Asked<'_>, wait_max: Option<Duration>) -> 
         batch = batch.within(wait_max);
     }
     if let Some(ttl_ms) = asked.ttl_ms
-        && matches!(asked.act, Act::Observe | Act::Confirm)
+        && matches!(asked.act, EventOperation::Observe | EventOperation::Confirm)
     {
         batch = batch.ttl(Ttl { now_ms: at_ms, ttl_ms });
     }
     let verdicts = match asked.act {
         // Events with a time to live have no idempotency keys.
-        Act::Observe if asked.ttl_ms.is_some() => filter.observe_batch(batch).await?,
-        Act::Observe => filter.observe_batch(batch.names(asked.names)).await?,
-        Act::Test => filter.test_batch(batch).await?,
-        Act::Claim { lease, .. } => {
+        EventOperation::Observe if asked.ttl_ms.is_some() => filter.observe_batch(batch).await?,
+        EventOperation::Observe => filter.observe_batch(batch.names(asked.names)).await?,
+        EventOperation::Test => filter.test_batch(batch).await?,
+        EventOperation::Claim { lease, .. } => {
             let claimed = filter.claim_batch(batch, lease).await?;
             let (verdicts, holds) = claimed.into_iter().map(granted).unzip();
             return Ok(Answers { verdicts, holds });
         }
-        Act::Confirm => filter.confirm_batch(batch, asked.fences).await?.into_iter().map(done).collect(),
-        Act::Release => filter.release_batch(batch, asked.fences).await?.into_iter().map(released).collect(),
+        EventOperation::Confirm => filter.confirm_batch(batch, asked.fences).await?.into_iter().map(done).collect(),
+        EventOperation::Release => filter.release_batch(batch, asked.fences).await?.into_iter().map(released).collect(),
     };
     Ok(Answers { verdicts, holds: Vec::new() })
 }
 
 /// Returns the error text for a filter whose ticks are too long for short times to live.
-fn too_coarse(filter: &str, tick_ms: u64) -> String {
-    let later = duration(LATER_TICKS.saturating_mul(tick_ms));
+fn coarse_tick_error(filter: &str, tick_ms: u64) -> String {
+    let later = duration(TTL_EXCESS_TICKS_MAX.saturating_mul(tick_ms));
     format!(
         "filter '{filter}' counts in ticks of {}, and would keep it for up to {later} longer: ask for {later} at least, or give such \
          keys a filter with a shorter window or finer ticks (filter create --cell-bits 16)",
@@ -386,7 +388,7 @@ fn released(was_held: bool) -> Verdict {
 
 /// Time for which a filter remembers events. A filter that remembers longer compares as greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Remembers {
+pub enum Retention {
     /// No fixed time, because the filter remembers a number of events, or until the next full hour.
     NoTime,
     /// This number of milliseconds.
@@ -397,6 +399,6 @@ pub enum Remembers {
 
 /// Returns whether a user has given the filter its name. Two sorts of filters have names that the cluster generates:
 /// levels of trees, and filters that an alteration has replaced.
-fn is_of_users(filter: &FilterRecord) -> bool {
+fn is_user_named(filter: &FilterRecord) -> bool {
     filter.line.closed.is_none() && filter.branch.as_ref().is_none_or(Branch::is_root)
 }

@@ -16,9 +16,9 @@ mod services;
 mod timeouts;
 
 pub use accept::{Acceptor, ConnectionCounts, ConnectionReceiver, ConnectionSender, connections};
-pub use filters::{Act, Answers, Asked, Facts, Filters, KeptTtl, Remembers};
+pub use filters::{Answers, EventCall, EventOperation, Facts, Filters, KeptTtl, Retention};
 pub use hosts::Hosts;
 pub use meaning::meaning;
 pub use room::{ROOM_BYTES, room};
-pub use services::{ClientSession, Counting, Host, Making, NewFilter, Refused};
+pub use services::{ClientSession, CountFuture, Host, NewFilter, OperationFuture, Refused};
 pub use timeouts::Patience;

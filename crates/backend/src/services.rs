@@ -11,10 +11,10 @@ use firstseen_routing::{FilterVerb, Reason};
 use firstseen_wire::tls::CertificateDer;
 
 /// Future of an operation. The error says why the operation failed.
-pub type Making<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+pub type OperationFuture<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
 /// Future of a number. `None` means that the number cannot be determined.
-pub type Counting<'a> = Pin<Box<dyn Future<Output = Option<u64>> + Send + 'a>>;
+pub type CountFuture<'a> = Pin<Box<dyn Future<Output = Option<u64>> + Send + 'a>>;
 
 /// Node that an endpoint runs in.
 pub trait Host: Send + Sync + 'static {
@@ -35,7 +35,7 @@ pub trait Host: Send + Sync + 'static {
     fn cell_bytes(&self, filter: &str) -> Option<u64>;
 
     /// Estimates how many events a filter remembers, from the slices that this node has of the filter.
-    fn recorded_events<'a>(&'a self, filter: &'a str) -> Counting<'a>;
+    fn recorded_events<'a>(&'a self, filter: &'a str) -> CountFuture<'a>;
 
     /// Returns the node's current time, in milliseconds since 1970.
     ///
@@ -49,7 +49,7 @@ pub trait Host: Send + Sync + 'static {
 pub trait ClientSession: Send + Sync {
     /// Returns whether the user must authenticate now, because the cluster has begun to require authentication after
     /// the user connected.
-    fn must_say_who(&self) -> bool;
+    fn requires_authentication(&self) -> bool;
 
     /// Checks whether the user may perform an operation on a filter now, with this number of events.
     ///
@@ -74,10 +74,10 @@ pub trait ClientSession: Send + Sync {
     fn sees(&self, filter: &str) -> bool;
 
     /// Creates a filter without a window. The filter can be used when the future completes.
-    fn make<'a>(&'a self, new: NewFilter<'a>) -> Making<'a>;
+    fn make<'a>(&'a self, new: NewFilter<'a>) -> OperationFuture<'a>;
 
     /// Drops a filter.
-    fn drop_filter<'a>(&'a self, name: &'a str) -> Making<'a>;
+    fn drop_filter<'a>(&'a self, name: &'a str) -> OperationFuture<'a>;
 }
 
 /// Description of a filter to create.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use firstseen_client::FilterError;
 use tokio::time::Instant;
 
-use crate::filters::{Answers, Asked, Filters};
+use crate::filters::{Answers, EventCall, Filters};
 
 /// Waiting limits for the calls of one read, and the filters that have been slow in this read.
 pub struct Patience {
@@ -37,7 +37,7 @@ impl Patience {
     ///
     /// # Errors
     /// Returns the same errors as [`Filters::ask`].
-    pub async fn ask(&self, filters: &Filters, name: &Arc<str>, asked: &Asked<'_>) -> Result<Answers, FilterError> {
+    pub async fn ask(&self, filters: &Filters, name: &Arc<str>, asked: &EventCall<'_>) -> Result<Answers, FilterError> {
         if self.is_slow(name) {
             return filters.ask(name, asked, Some(self.later_wait)).await;
         }

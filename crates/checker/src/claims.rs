@@ -14,7 +14,7 @@ pub struct ClaimRecord {
     /// Time at which the claim was first sent, in simulated microseconds.
     pub asked_us: u64,
     /// Time at which the reply arrived, or `None` if it never arrived.
-    pub told_us: Option<u64>,
+    pub replied_us: Option<u64>,
     /// The requested lease, in microseconds.
     pub lease_us: u64,
     /// Whether the reply said that another consumer holds the event.
@@ -40,7 +40,7 @@ pub struct Grant {
 impl ClaimRecord {
     /// Returns whether the consumer relied on the event during the whole time.
     pub fn holds(&self, from_us: u64, until_us: u64) -> bool {
-        let is_told = self.told_us.is_some_and(|told_us| told_us <= from_us);
+        let is_told = self.replied_us.is_some_and(|replied_us| replied_us <= from_us);
         is_told && self.grant.is_some_and(|grant| until_us < grant.until_us)
     }
 }

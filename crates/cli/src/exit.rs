@@ -88,13 +88,13 @@ pub fn failure(program: &str, error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    notice!("{program}: {}{}", words(error), advice(error));
+    notice!("{program}: {}{}", message(error), advice(error));
     ExitCode::from(if is_usage(error) { USAGE } else { FAILED })
 }
 
 /// Returns the error message followed by the messages of its causes. Some errors already include the text of their
 /// cause, so a cause is left out if the message contains it.
-fn words(error: &anyhow::Error) -> String {
+fn message(error: &anyhow::Error) -> String {
     error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.contains(&cause) {
         true => text,
         false if text.is_empty() => cause,
@@ -145,9 +145,9 @@ mod tests {
     fn a_cause_is_printed_once() {
         let cause = io::Error::from(ErrorKind::OutOfMemory);
         let error = anyhow!(firstseen_filter::BuildError::Memory { bytes: 7, source: cause });
-        let text = words(&error);
+        let text = message(&error);
         assert_eq!(text.matches(&io::Error::from(ErrorKind::OutOfMemory).to_string()).count(), 1, "{text}");
         let error: anyhow::Result<()> = Err(io::Error::from(ErrorKind::NotFound)).context("cannot read a");
-        assert_eq!(words(&error.unwrap_err()), format!("cannot read a: {}", io::Error::from(ErrorKind::NotFound)));
+        assert_eq!(message(&error.unwrap_err()), format!("cannot read a: {}", io::Error::from(ErrorKind::NotFound)));
     }
 }

@@ -96,7 +96,7 @@ impl Auditor {
     }
 
     /// Returns the counts that were added since the last call.
-    pub(crate) fn take_news(&mut self) -> Audited {
+    pub(crate) fn take_new_counts(&mut self) -> Audited {
         let tally = self.exact.as_ref().map_or(Tally::default(), ExactWindow::tally);
         let false_positives = tally.false_positives;
         let now = Audited { tests: false_positives + tally.true_negatives, false_positives };
@@ -158,9 +158,9 @@ mod tests {
         assert_eq!(report.false_positives, ErrorRate { errors: 1, cases: 3 });
         assert_eq!(report.false_negatives, ErrorRate { errors: 1, cases: 2 });
         assert_eq!((report.unknown_keys, report.has_ended), (1, false));
-        assert_eq!(auditor.take_news(), Audited { tests: 3, false_positives: 1 });
+        assert_eq!(auditor.take_new_counts(), Audited { tests: 3, false_positives: 1 });
         auditor.observe(key(5), tick, None, Decision::FirstSeen);
-        assert_eq!(auditor.take_news(), Audited { tests: 1, false_positives: 0 });
+        assert_eq!(auditor.take_new_counts(), Audited { tests: 1, false_positives: 0 });
     }
 
     #[test]

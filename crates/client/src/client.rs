@@ -90,7 +90,7 @@ impl Client {
         match timeout_at(core.deadline(), first).await {
             Ok(Ok(true)) => Ok(client),
             Ok(Err(error)) => Err(error),
-            _ => Err(ConnectError::Unreachable { waited_ms: core.options().deadline_ms, tried: core.complaints() }),
+            _ => Err(ConnectError::Unreachable { waited_ms: core.options().deadline_ms, tried: core.last_errors() }),
         }
     }
 

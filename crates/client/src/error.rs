@@ -144,12 +144,12 @@ pub enum FilterError {
 }
 
 /// Maximum number of names that one error message lists.
-const NAMES_TOLD_MAX: usize = 12;
+const NAMES_LISTED_MAX: usize = 12;
 
 fn filters_there(there: &[String]) -> String {
     match there {
         [] => "it has none".to_owned(),
-        names if names.len() > NAMES_TOLD_MAX => format!("it has {} others", names.len()),
+        names if names.len() > NAMES_LISTED_MAX => format!("it has {} others", names.len()),
         names => format!("it has {}", names.join(", ")),
     }
 }

@@ -345,7 +345,7 @@ impl Filter {
         loop {
             let asked_by = self.core.core().map_version();
             let answer = self.ask_one(filter, operation, event, deadline).await?;
-            if !filter.passes_on(answer, asked_by) {
+            if !filter.should_ask_follower(answer, asked_by) {
                 return Ok(answer);
             }
             let Some(next) = self.registry.next(filter, deadline).await else {
@@ -425,7 +425,7 @@ impl Filter {
         let Answered { answers, holds } = &mut answered;
         while filter.is_followed() {
             let left: Vec<usize> =
-                (0..answers.len()).filter(|event| filter.passes_on(answers[*event], asked_by)).collect();
+                (0..answers.len()).filter(|event| filter.should_ask_follower(answers[*event], asked_by)).collect();
             if left.is_empty() {
                 break;
             }

@@ -66,7 +66,7 @@ impl<Filter> FilterHistory<Filter> {
     }
 
     /// Returns whether, as far as this client knows, the cluster map of version `asked_by` contained the filter.
-    pub(crate) fn was_shown(&self, asked_by: u64) -> bool {
+    pub(crate) fn was_in_map(&self, asked_by: u64) -> bool {
         self.missing_from.load(Ordering::Relaxed) < asked_by
     }
 

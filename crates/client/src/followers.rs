@@ -45,7 +45,7 @@ impl FilterCore {
     /// this filter. That is necessary if this filter has not recorded the event and never will.
     ///
     /// `asked_by` is the version of the cluster map that the client used when it sent the event.
-    pub(crate) fn passes_on(&self, answer: Answer, asked_by: u64) -> bool {
+    pub(crate) fn should_ask_follower(&self, answer: Answer, asked_by: u64) -> bool {
         match answer.decision {
             Decision::Undecided(Reason::Altered) => true,
             Decision::Undecided(Reason::UnknownFilter) => {
@@ -53,7 +53,7 @@ impl FilterCore {
                 if map.filters.contains_key(&self.id()) {
                     // The node reports that it does not know the filter. This is trusted only if this client could see
                     // the filter in its cluster map, because a client without a right to the filter is not shown it.
-                    self.line().was_shown(asked_by)
+                    self.line().was_in_map(asked_by)
                 } else {
                     map.follower_of(self.id(), self.line().origin()).is_some()
                 }

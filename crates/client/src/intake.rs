@@ -64,21 +64,21 @@ struct Intake {
     scratch: Probes,
     map_version: u64,
     is_closed: bool,
-    lane_of_slice: Vec<SliceLane>,
-    lanes: Vec<Lane>,
+    subqueue_of_slice: Vec<SliceSubqueue>,
+    subqueues: Vec<Subqueue>,
 }
 
 impl Intake {
     /// Returns the greatest clock reading whose events may be sent now.
     fn unit_max(&self) -> UnitNumber {
-        self.pace.unit_max(self.lanes.iter().filter_map(|lane| lane.queue.first_unit()))
+        self.pace.unit_max(self.subqueues.iter().filter_map(|subqueue| subqueue.queue.first_unit()))
     }
 }
 
 /// Destination of events that need a certain slice.
 #[derive(Clone, Copy, Debug)]
-struct SliceLane {
-    lane: u32,
+struct SliceSubqueue {
+    subqueue: u32,
     /// Whether the slice is gone, so that no node serves it.
     is_gone: bool,
 }
@@ -87,11 +87,11 @@ struct SliceLane {
 #[derive(Clone, Copy)]
 struct EventPlace {
     group: u32,
-    lane: usize,
+    subqueue: usize,
 }
 
 /// Events that are queued for one node.
-struct Lane {
+struct Subqueue {
     node: NodeId,
     node_queue: Arc<NodeQueue<FilterCore>>,
     queue: Queue,
@@ -105,29 +105,29 @@ pub(crate) struct DueBatch {
     pub(crate) taken: Taken,
     /// Reading of the filter's clock. `None` means that the filter has no clock in this client.
     pub(crate) clock_ms: Option<u64>,
-    pub(crate) ticket: LaneTicket,
+    pub(crate) ticket: SubqueueTicket,
 }
 
 /// Guard that counts a batch as in flight until it is dropped.
-pub(crate) struct LaneTicket {
+pub(crate) struct SubqueueTicket {
     filter: Arc<FilterCore>,
-    lane: usize,
+    subqueue: usize,
     /// Reading of the clock at the first event of the batch.
     unit: UnitNumber,
 }
 
-impl Drop for LaneTicket {
+impl Drop for SubqueueTicket {
     fn drop(&mut self) {
         let mut intake = lock(&self.filter.intake);
-        let Intake { lanes, pace, .. } = &mut *intake;
-        if let Some(lane) = lanes.get_mut(self.lane) {
-            lane.inflight_batches -= 1;
+        let Intake { subqueues, pace, .. } = &mut *intake;
+        if let Some(subqueue) = subqueues.get_mut(self.subqueue) {
+            subqueue.inflight_batches -= 1;
         }
         pace.end(self.unit);
         if pace.holds_back() {
             self.filter.list_all_due(&mut intake)
         } else {
-            self.filter.list_if_due(&mut intake, self.lane)
+            self.filter.list_if_due(&mut intake, self.subqueue)
         }
     }
 }
@@ -161,8 +161,8 @@ impl FilterCore {
             scratch: Probes::new(prober.shape()),
             map_version: 0,
             is_closed: false,
-            lane_of_slice: Vec::new(),
-            lanes: Vec::new(),
+            subqueue_of_slice: Vec::new(),
+            subqueues: Vec::new(),
         };
         Ok(Self {
             core,
@@ -236,7 +236,7 @@ impl FilterCore {
     /// Notes that a node reported slices as down. Returns whether the client should retry before it answers its
     /// callers.
     pub(crate) fn waits_for_slices(&self, now: Instant) -> bool {
-        self.core.waits_for_slices && lock(&self.outage).is_worth_waiting(now, self.core.patience())
+        self.core.waits_for_slices && lock(&self.outage).should_wait(now, self.core.patience())
     }
 
     /// Returns the slices that cannot answer, according to the cluster map.
@@ -322,7 +322,7 @@ impl FilterCore {
     ) -> Result<oneshot::Receiver<Answer>, Answer> {
         let mut intake = lock(&self.intake);
         self.refresh(&mut intake);
-        let placed = self.lane(&mut intake, digest);
+        let placed = self.subqueue(&mut intake, digest);
         let placed = placed.and_then(|place| {
             let when = self.when(&mut intake, time_ms.as_slice(), 0, asked.operation)?;
             Ok((place, when))
@@ -339,11 +339,11 @@ impl FilterCore {
             }
         };
         let (sender, receiver) = oneshot::channel();
-        let lane = &mut intake.lanes[place.lane];
-        lane.queue.push(Queued { digest, group: place.group, index: 0 }, when, name);
-        let queued = lane.queue.seal(|| Caller::One(sender), asked, name.is_some());
-        lane.node_queue.count_queued(queued, 0);
-        self.list_if_due(&mut intake, place.lane);
+        let subqueue = &mut intake.subqueues[place.subqueue];
+        subqueue.queue.push(Queued { digest, group: place.group, index: 0 }, when, name);
+        let queued = subqueue.queue.seal(|| Caller::One(sender), asked, name.is_some());
+        subqueue.node_queue.count_queued(queued, 0);
+        self.list_if_due(&mut intake, place.subqueue);
         Ok(receiver)
     }
 
@@ -353,12 +353,15 @@ impl FilterCore {
     pub(crate) fn queue_many(self: &Arc<Self>, call: &Arc<ManyCall>, from: u32, events: Events<'_>, asked: Asked) {
         let mut intake = lock(&self.intake);
         self.refresh(&mut intake);
-        let lanes = intake.lanes.len().max(1);
-        intake.lanes.iter_mut().for_each(|lane| lane.queue.reserve(events.digests.len().div_ceil(lanes)));
+        let subqueues = intake.subqueues.len().max(1);
+        intake
+            .subqueues
+            .iter_mut()
+            .for_each(|subqueue| subqueue.queue.reserve(events.digests.len().div_ceil(subqueues)));
         let mut last = None;
         for (event, (digest, index)) in events.digests.iter().zip(from..).enumerate() {
             let time_ms = events.times_ms.get(event).copied();
-            let placed = self.lane(&mut intake, *digest).and_then(|place| {
+            let placed = self.subqueue(&mut intake, *digest).and_then(|place| {
                 let when = match last {
                     // The time is the same as that of the previous event, so the clock does not move.
                     Some((of, When { tick, .. })) if of == time_ms => {
@@ -377,7 +380,7 @@ impl FilterCore {
                 }
                 Ok((place, when)) => {
                     let name = events.names.get(event).copied();
-                    let queue = &mut intake.lanes[place.lane].queue;
+                    let queue = &mut intake.subqueues[place.subqueue].queue;
                     queue.push(Queued { digest: *digest, group: place.group, index }, when, name);
                     if let Some(fence) = events.fences.get(event) {
                         queue.push_fence(*fence);
@@ -389,16 +392,16 @@ impl FilterCore {
                 }
             }
         }
-        for lane in &mut intake.lanes {
-            let added = lane.queue.seal(|| Caller::Many(call.clone()), asked, !events.names.is_empty());
-            lane.node_queue.count_queued(added, 0);
+        for subqueue in &mut intake.subqueues {
+            let added = subqueue.queue.seal(|| Caller::Many(call.clone()), asked, !events.names.is_empty());
+            subqueue.node_queue.count_queued(added, 0);
         }
         self.list_all_due(&mut intake);
     }
 
     /// Determines the slice group and the lane of an event.
     #[inline]
-    fn lane(&self, intake: &mut Intake, digest: Digest) -> Result<EventPlace, Reason> {
+    fn subqueue(&self, intake: &mut Intake, digest: Digest) -> Result<EventPlace, Reason> {
         let group = self.prober.group(digest);
         if self.is_divided {
             intake.scratch.reset(self.prober.shape());
@@ -406,10 +409,10 @@ impl FilterCore {
         }
         let nowhere = if intake.is_closed { Reason::NotReady } else { Reason::UnknownFilter };
         let slices = self.prober.slices(group, &intake.scratch, 0);
-        let mut lanes = slices.map(|slice| intake.lane_of_slice.get(slice as usize).copied());
-        let first = lanes.next().flatten().ok_or(nowhere)?;
-        let live = if first.is_gone { lanes.flatten().find(|lane| !lane.is_gone) } else { None };
-        Ok(EventPlace { group, lane: live.unwrap_or(first).lane as usize })
+        let mut subqueues = slices.map(|slice| intake.subqueue_of_slice.get(slice as usize).copied());
+        let first = subqueues.next().flatten().ok_or(nowhere)?;
+        let live = if first.is_gone { subqueues.flatten().find(|subqueue| !subqueue.is_gone) } else { None };
+        Ok(EventPlace { group, subqueue: live.unwrap_or(first).subqueue as usize })
     }
 
     /// Determines the place in time of event number `event` of `times_ms`. Moves the clock, unless the event is only
@@ -436,57 +439,57 @@ impl FilterCore {
         let map = self.core.map();
         intake.map_version = map.version;
         let Some(record) = map.filters.get(&self.id) else {
-            intake.lane_of_slice.clear();
+            intake.subqueue_of_slice.clear();
             self.line.misses(&map, self.id);
             return;
         };
-        let Intake { lanes, lane_of_slice, .. } = intake;
-        lane_of_slice.clear();
+        let Intake { subqueues, subqueue_of_slice, .. } = intake;
+        subqueue_of_slice.clear();
         let heads = Heads::new(&map, record);
-        lane_of_slice.extend((0..).zip(heads.owners()).map(|(slice, owner)| {
-            let known = lanes.iter().position(|lane| lane.node == owner.node);
-            let lane = known.unwrap_or_else(|| {
+        subqueue_of_slice.extend((0..).zip(heads.owners()).map(|(slice, owner)| {
+            let known = subqueues.iter().position(|subqueue| subqueue.node == owner.node);
+            let subqueue = known.unwrap_or_else(|| {
                 let node_queue = self.queues.clone().queue_of(owner.node);
-                node_queue.add_lane(Arc::downgrade(self), lanes.len());
-                lanes.push(Lane {
+                node_queue.add_subqueue(Arc::downgrade(self), subqueues.len());
+                subqueues.push(Subqueue {
                     node: owner.node,
                     node_queue,
                     queue: Queue::default(),
                     inflight_batches: 0,
                     is_listed: false,
                 });
-                lanes.len() - 1
+                subqueues.len() - 1
             });
-            SliceLane { lane: lane as u32, is_gone: heads.is_gone(slice) }
+            SliceSubqueue { subqueue: subqueue as u32, is_gone: heads.is_gone(slice) }
         }));
     }
 
-    fn is_due(&self, lane: &Lane, unit_max: UnitNumber) -> bool {
+    fn is_due(&self, subqueue: &Subqueue, unit_max: UnitNumber) -> bool {
         let limits = self.core.options();
         // Events that a leaf sends to its parent take long. Further events should not gather behind them, because the
         // leaf may know their answers.
         let climbs = self.record.branch.as_ref().is_some_and(|branch| !branch.is_root());
-        let inflight_max = if climbs || lane.queue.len() >= limits.batch_events_max as usize {
+        let inflight_max = if climbs || subqueue.queue.len() >= limits.batch_events_max as usize {
             limits.inflight_batches_max
         } else {
             limits.gathering_batches_max.min(limits.inflight_batches_max)
         };
-        lane.inflight_batches < inflight_max && lane.queue.first_unit().is_some_and(|unit| unit <= unit_max)
+        subqueue.inflight_batches < inflight_max && subqueue.queue.first_unit().is_some_and(|unit| unit <= unit_max)
     }
 
     fn list_if_due(self: &Arc<Self>, intake: &mut Intake, number: usize) {
         let unit_max = intake.unit_max();
-        if let Some(lane) = intake.lanes.get_mut(number)
-            && !lane.is_listed
-            && self.is_due(lane, unit_max)
+        if let Some(subqueue) = intake.subqueues.get_mut(number)
+            && !subqueue.is_listed
+            && self.is_due(subqueue, unit_max)
         {
-            lane.is_listed = true;
-            lane.node_queue.list(self.clone(), number);
+            subqueue.is_listed = true;
+            subqueue.node_queue.list(self.clone(), number);
         }
     }
 
     fn list_all_due(self: &Arc<Self>, intake: &mut Intake) {
-        (0..intake.lanes.len()).for_each(|number| self.list_if_due(intake, number));
+        (0..intake.subqueues.len()).for_each(|number| self.list_if_due(intake, number));
     }
 
     /// Takes the next batch from the queue of one node, if that batch is due. The node's limits apply: a batch has at
@@ -496,29 +499,29 @@ impl FilterCore {
         let mut intake = lock(&self.intake);
         let clock_ms = intake.clock.as_ref().and_then(WindowClock::now_ms);
         let unit_max = intake.unit_max();
-        let lane = intake.lanes.get_mut(number)?;
-        lane.is_listed = false;
-        if !self.is_due(lane, unit_max) || lane.inflight_batches >= batches_max {
+        let subqueue = intake.subqueues.get_mut(number)?;
+        subqueue.is_listed = false;
+        if !self.is_due(subqueue, unit_max) || subqueue.inflight_batches >= batches_max {
             return None;
         }
-        let unit = lane.queue.first_unit()?;
+        let unit = subqueue.queue.first_unit()?;
         let events_max = events_max.min(self.core.options().batch_events_max as usize);
-        let taken = lane.queue.take(events_max, unit_max)?;
-        lane.node_queue.count_queued(0, taken.events.len());
-        lane.inflight_batches += 1;
+        let taken = subqueue.queue.take(events_max, unit_max)?;
+        subqueue.node_queue.count_queued(0, taken.events.len());
+        subqueue.inflight_batches += 1;
         intake.pace.begin(unit);
         self.list_if_due(&mut intake, number);
         drop(intake);
-        Some(DueBatch { taken, clock_ms, ticket: LaneTicket { filter: self.clone(), lane: number, unit } })
+        Some(DueBatch { taken, clock_ms, ticket: SubqueueTicket { filter: self.clone(), subqueue: number, unit } })
     }
 
     /// Answers queued events whose deadline has passed.
     pub(crate) fn expire(self: &Arc<Self>, number: usize, now: Instant, reason: Reason) {
         let mut intake = lock(&self.intake);
-        let Some(lane) = intake.lanes.get_mut(number) else { return };
-        let expired = lane.queue.expire(now, Answer::undecided(reason));
+        let Some(subqueue) = intake.subqueues.get_mut(number) else { return };
+        let expired = subqueue.queue.expire(now, Answer::undecided(reason));
         if expired > 0 {
-            lane.node_queue.count_queued(0, expired);
+            subqueue.node_queue.count_queued(0, expired);
             self.core.release(expired);
             self.list_all_due(&mut intake);
         }
@@ -527,11 +530,11 @@ impl FilterCore {
     /// Closes the filter because the client is closing. Queued events are answered and not sent.
     pub(crate) fn close(&self) {
         let mut intake = lock(&self.intake);
-        for lane in &mut intake.lanes {
-            lane.queue.give_up(Answer::undecided(Reason::NotReady));
+        for subqueue in &mut intake.subqueues {
+            subqueue.queue.give_up(Answer::undecided(Reason::NotReady));
         }
         // Calls that come later fail when they reserve space. Calls that have reserved space already find no lane.
         intake.is_closed = true;
-        intake.lane_of_slice.clear();
+        intake.subqueue_of_slice.clear();
     }
 }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use firstseen_filter::FilterSecret;
-use firstseen_routing::Climbed;
-use firstseen_routing::{Climb, ClusterMap, Decision, FilterId, Reason};
+use firstseen_routing::LevelReply;
+use firstseen_routing::{ClusterMap, Decision, FilterId, LevelQuery, Reason};
 use firstseen_wire::net::Connector;
 use tokio::time::Instant;
 
@@ -54,14 +54,14 @@ impl Levels {
     /// Sends events to another level of the tree, and returns a future that waits for the verdicts for at most
     /// `patience`. The events are already in the queue when this function returns, so the events of consecutive calls
     /// keep their order.
-    pub fn climb(&self, climb: Climb, patience: Duration) -> impl Future<Output = Climbed> + Send + use<> {
+    pub fn climb(&self, climb: LevelQuery, patience: Duration) -> impl Future<Output = LevelReply> + Send + use<> {
         let number = climb.number;
         let events = climb.probes.len();
         let deadline = Instant::now() + patience;
         let call = ManyCall::new(events, climb.traceparent.as_deref().and_then(|trace| trace.parse().ok()));
         let refused = match self.filter(climb.to) {
             Some(filter) if self.core.try_reserve(events as u32) => {
-                self.senders.dispatch(RoutedBatch::of_climb(filter, climb, deadline, &call));
+                self.senders.dispatch(RoutedBatch::of_level_query(filter, climb, deadline, &call));
                 None
             }
             Some(_) => Some(Reason::Overloaded),
@@ -70,11 +70,11 @@ impl Levels {
         async move {
             if let Some(reason) = refused {
                 let decisions = vec![Decision::Undecided(reason); events];
-                return Climbed { number, decisions, ..Climbed::default() };
+                return LevelReply { number, decisions, ..LevelReply::default() };
             }
             let answers = call.wait().await;
             let (seen, degraded) = call.noted();
-            Climbed { number, decisions: answers.iter().map(|answer| answer.decision).collect(), seen, degraded }
+            LevelReply { number, decisions: answers.iter().map(|answer| answer.decision).collect(), seen, degraded }
         }
     }
 

@@ -13,20 +13,20 @@ use tokio::task::yield_now;
 use crate::call::lock;
 
 /// Maximum number of times that the sender yields to other tasks before it takes the batches that are due.
-const TURNS_MAX: usize = 4;
+const YIELDS_MAX: usize = 4;
 
-/// Lane of a filter, which holds the filter's events for this node.
-pub(crate) struct FilterLane<Handle> {
+/// Subqueue of a filter, which holds the filter's events for this node.
+pub(crate) struct FilterSubqueue<Handle> {
     pub(crate) filter: Handle,
-    pub(crate) lane: usize,
+    pub(crate) subqueue: usize,
 }
 
 /// Events that all filters have queued for one node.
 pub(crate) struct NodeQueue<Filter> {
-    /// Lanes from which a batch is due.
-    ready: Mutex<VecDeque<FilterLane<Arc<Filter>>>>,
+    /// Subqueues from which a batch is due.
+    ready: Mutex<VecDeque<FilterSubqueue<Arc<Filter>>>>,
     /// All lanes for this node.
-    lanes: Mutex<Vec<FilterLane<Weak<Filter>>>>,
+    subqueues: Mutex<Vec<FilterSubqueue<Weak<Filter>>>>,
     /// Number of events in these lanes.
     queued_events: AtomicUsize,
     /// Notification that wakes the node's sender.
@@ -37,23 +37,23 @@ impl<Filter> NodeQueue<Filter> {
     pub(crate) fn new() -> Self {
         Self {
             ready: Mutex::default(),
-            lanes: Mutex::default(),
+            subqueues: Mutex::default(),
             queued_events: AtomicUsize::new(0),
             wake: Notify::new(),
         }
     }
 
-    pub(crate) fn add_lane(&self, filter: Weak<Filter>, lane: usize) {
-        lock(&self.lanes).push(FilterLane { filter, lane });
+    pub(crate) fn add_subqueue(&self, filter: Weak<Filter>, subqueue: usize) {
+        lock(&self.subqueues).push(FilterSubqueue { filter, subqueue });
     }
 
     /// Announces a lane from which a batch is due, and wakes the sender.
-    pub(crate) fn list(&self, filter: Arc<Filter>, lane: usize) {
-        lock(&self.ready).push_back(FilterLane { filter, lane });
+    pub(crate) fn list(&self, filter: Arc<Filter>, subqueue: usize) {
+        lock(&self.ready).push_back(FilterSubqueue { filter, subqueue });
         self.wake.notify_one();
     }
 
-    pub(crate) fn next_ready(&self) -> Option<FilterLane<Arc<Filter>>> {
+    pub(crate) fn next_ready(&self) -> Option<FilterSubqueue<Arc<Filter>>> {
         lock(&self.ready).pop_front()
     }
 
@@ -71,7 +71,7 @@ impl<Filter> NodeQueue<Filter> {
     /// these tasks until they add no further event, but at most a few times.
     pub(crate) async fn settle(&self) {
         let mut before = 0;
-        for _ in 0..TURNS_MAX {
+        for _ in 0..YIELDS_MAX {
             let queued = self.queued_events.load(Ordering::Relaxed);
             if queued == before {
                 return;
@@ -82,10 +82,13 @@ impl<Filter> NodeQueue<Filter> {
     }
 
     /// Returns all lanes of filters that are still in use.
-    pub(crate) fn lanes(&self) -> Vec<FilterLane<Arc<Filter>>> {
-        let mut lanes = lock(&self.lanes);
-        lanes.retain(|of| of.filter.strong_count() > 0);
-        lanes.iter().filter_map(|of| Some(FilterLane { filter: of.filter.upgrade()?, lane: of.lane })).collect()
+    pub(crate) fn subqueues(&self) -> Vec<FilterSubqueue<Arc<Filter>>> {
+        let mut subqueues = lock(&self.subqueues);
+        subqueues.retain(|of| of.filter.strong_count() > 0);
+        subqueues
+            .iter()
+            .filter_map(|of| Some(FilterSubqueue { filter: of.filter.upgrade()?, subqueue: of.subqueue }))
+            .collect()
     }
 
     /// Clears the list of lanes that are due.

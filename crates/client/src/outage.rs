@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 /// Time without a report of slices that are down, after which the outage counts as ended. A later report starts a new
 /// outage.
-const OVER_AFTER: Duration = Duration::from_secs(10);
+const OUTAGE_ENDS_AFTER: Duration = Duration::from_secs(10);
 
 /// State of the current outage, if there is one.
 #[derive(Debug, Default)]
@@ -26,9 +26,9 @@ pub(crate) struct Outage {
 impl Outage {
     /// Notes at `now` that a node reported slices as down. Returns whether the call should wait for them. Calls wait
     /// for at most `patience`.
-    pub(crate) fn is_worth_waiting(&mut self, now: Instant, patience: Duration) -> bool {
+    pub(crate) fn should_wait(&mut self, now: Instant, patience: Duration) -> bool {
         let first = match self.heard {
-            Some((first, last)) if now.saturating_duration_since(last) < OVER_AFTER => first,
+            Some((first, last)) if now.saturating_duration_since(last) < OUTAGE_ENDS_AFTER => first,
             _ => now,
         };
         self.heard = Some((first, now));
@@ -66,7 +66,7 @@ impl MissingSlices {
 
     /// Returns whether waiting is useless for an event that needs these slices, because no node that may return has the
     /// lost cells.
-    pub(crate) fn is_vain(self) -> bool {
+    pub(crate) fn is_unrecoverable(self) -> bool {
         self.lost > 0 && self.down == 0
     }
 }
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn an_outage_is_waited_for_once() {
         let (mut outage, start, patience) = (Outage::default(), Instant::now(), Duration::from_secs(5));
-        let mut waits = |after_s: u64| outage.is_worth_waiting(start + Duration::from_secs(after_s), patience);
+        let mut waits = |after_s: u64| outage.should_wait(start + Duration::from_secs(after_s), patience);
         let waited = [0, 4, 5, 9, 18, 27, 36, 47, 51, 52].map(&mut waits);
         assert_eq!(waited, [true, true, false, false, false, false, false, true, true, false]);
     }

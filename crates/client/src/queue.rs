@@ -83,7 +83,7 @@ struct Segment {
 
 impl Segment {
     /// Returns whether these events may be in the same batch as those of the first segment.
-    fn fits_behind(&self, first: &Self) -> bool {
+    fn can_share_batch(&self, first: &Self) -> bool {
         (self.asked.operation, self.asked.ttl_ms) == (first.asked.operation, first.asked.ttl_ms)
             && self.is_named == first.is_named
             && self.asked.deadline <= first.asked.deadline + DEADLINE_SPREAD
@@ -171,7 +171,7 @@ impl Queue {
         // The first event may always be taken, even if it moved the clock beyond `unit_max`. Otherwise the queue would
         // block.
         let events_max = in_span.map(|run| run.events).sum::<usize>().clamp(1, events_max.max(1));
-        let fitting = self.segments.iter().take_while(|segment| segment.fits_behind(first));
+        let fitting = self.segments.iter().take_while(|segment| segment.can_share_batch(first));
         let fitting = fitting.map(|segment| segment.events).sum::<usize>();
         let events = self.take_events(fitting.min(events_max));
         let names = if is_named { self.names.drain(..events.len()).collect() } else { Vec::new() };

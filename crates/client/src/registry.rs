@@ -32,7 +32,7 @@ const FILTER_APPEARS_WITHIN: Duration = Duration::from_millis(300);
 /// Time that the registry waits for an answer before it asks an additional node. The registry continues to wait for the
 /// nodes that it asked before. This limit ensures that a single node that is stopped or has a slow disk cannot use up
 /// the whole deadline of a call.
-const SILENT_FOR: Duration = Duration::from_millis(500);
+const HEDGE_DELAY: Duration = Duration::from_millis(500);
 /// Maximum number of nodes that are asked at the same time.
 const AWAITED_MAX: usize = 8;
 
@@ -74,7 +74,7 @@ impl Registry {
             if let Some(channel) = channel.as_ref().ok().filter(|_| awaited.len() < AWAITED_MAX) {
                 awaited.spawn(describe(channel.clone(), name.to_owned()));
             }
-            let answer = timeout_at(deadline.min(Instant::now() + SILENT_FOR), awaited.join_next()).await;
+            let answer = timeout_at(deadline.min(Instant::now() + HEDGE_DELAY), awaited.join_next()).await;
             let is_silent = answer.is_err();
             let reason = match answer {
                 Ok(Some(Ok(Ok(reply)))) => return self.adopt(name, reply, deadline).await,
@@ -172,7 +172,7 @@ impl Registry {
         let (id, record) = filter_record(message).map_err(|error| unusable(name, error))?;
         // Batches are routed with the cluster map, so the client's map must be as new as the map of the node that
         // described the filter. The client may follow the map of another node, which can be slower.
-        self.core.heard_of_version(reply.map_version);
+        self.core.note_map_version(reply.map_version);
         let mut maps = self.core.maps();
         let has_filter = maps.wait_for(|map| map.filters.contains_key(&id));
         if !matches!(timeout_at(deadline, has_filter).await, Ok(Ok(_))) {

@@ -22,7 +22,7 @@ const LOSS_WAIT_MS: u64 = 5;
 pub(crate) const WAIT_MS_MAX: u64 = 500;
 
 /// Longest wait that a node can ask for, in milliseconds.
-const TOLD_WAIT_MS_MAX: u64 = 1_000;
+const RETRY_AFTER_MS_MAX: u64 = 1_000;
 
 /// Random generator (SplitMix64) for waiting times, so that clients do not all retry at the same moment.
 #[derive(Clone, Debug)]
@@ -42,20 +42,20 @@ impl Jitter {
     }
 
     /// Returns a random time between half of `wait_ms` and `wait_ms`, and at least 1.
-    pub(crate) fn spread(&mut self, wait_ms: u64) -> u64 {
+    pub(crate) fn with_jitter(&mut self, wait_ms: u64) -> u64 {
         let half = wait_ms / 2;
         (wait_ms - half + self.next() % (half + 1)).max(1)
     }
 
     /// Returns the wait before attempt number `tries`, in milliseconds. The first attempt has number 1.
     pub(crate) fn wait_ms(&mut self, tries: u32) -> u64 {
-        self.spread((LOSS_WAIT_MS << tries.saturating_sub(1).min(16)).min(WAIT_MS_MAX))
+        self.with_jitter((LOSS_WAIT_MS << tries.saturating_sub(1).min(16)).min(WAIT_MS_MAX))
     }
 }
 
 /// Attempts to send a batch so far.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tries {
+pub(crate) struct RetryState {
     /// Number of times that the batch was sent.
     pub(crate) sent: u32,
     overload_refusals: u32,
@@ -75,7 +75,7 @@ pub(crate) enum AfterRefusal {
     Map(u64),
 }
 
-impl Tries {
+impl RetryState {
     /// Notes that the stream ended before the answer arrived, or that the answer was invalid.
     pub(crate) fn lost(&mut self) {
         self.may_have_recorded = true;
@@ -106,7 +106,7 @@ impl Tries {
             Reason::Overloaded => {
                 self.overload_refusals += 1;
                 let wait_ms = OVERLOAD_WAIT_MS << (3 * (self.overload_refusals - 1)).min(6);
-                AfterRefusal::Wait(jitter.spread(wait_ms))
+                AfterRefusal::Wait(jitter.with_jitter(wait_ms))
             }
             Reason::StaleMap if map_version > routed_by => AfterRefusal::Map(map_version),
             // The node's cluster map is older than the client's, and does not contain the filter yet.
@@ -120,10 +120,10 @@ impl Tries {
     /// suggests `wait_ms`, which is the time until the quota is renewed. The client waits for this time but for at most
     /// one second, because quota may become available sooner. It then adds a random time of up to a quarter, so that
     /// clients do not all retry at the same moment.
-    pub(crate) fn told_to_wait(&mut self, reason: Reason, wait_ms: u32, jitter: &mut Jitter) -> AfterRefusal {
+    pub(crate) fn retry_after(&mut self, reason: Reason, wait_ms: u32, jitter: &mut Jitter) -> AfterRefusal {
         self.refused = Some(reason);
-        let wait_ms = u64::from(wait_ms).min(TOLD_WAIT_MS_MAX);
-        AfterRefusal::Wait(wait_ms + jitter.spread(wait_ms / 4))
+        let wait_ms = u64::from(wait_ms).min(RETRY_AFTER_MS_MAX);
+        AfterRefusal::Wait(wait_ms + jitter.with_jitter(wait_ms / 4))
     }
 
     /// Returns how long the client waits before it retries a batch that no node can decide at the moment. For example,
@@ -134,7 +134,7 @@ impl Tries {
     }
 
     /// Returns whether nodes that own slices could not be reached in the last attempt.
-    pub(crate) fn lacks_nodes(&self) -> bool {
+    pub(crate) fn has_unreachable_owners(&self) -> bool {
         self.refused.is_some_and(|reason| reason.is_outage() || reason == Reason::NotReady)
     }
 
@@ -150,7 +150,7 @@ impl Tries {
 
     /// Returns the reason that callers receive when the deadline passes. `is_sent` is true while an attempt is in
     /// flight.
-    pub(crate) fn out_of_time(&self, is_sent: bool, otherwise: Reason) -> Reason {
+    pub(crate) fn timeout_reason(&self, is_sent: bool, otherwise: Reason) -> Reason {
         if is_sent || self.may_have_recorded { Reason::Unknown } else { self.refused.unwrap_or(otherwise) }
     }
 }
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn overload_is_tried_twice_again_ever_more_slowly() {
-        let (mut tries, mut jitter) = (Tries::default(), Jitter::new(1));
+        let (mut tries, mut jitter) = (RetryState::default(), Jitter::new(1));
         let waits: Vec<_> =
             (0..3).map(|_| tries.refused(Reason::Overloaded, 1, 1, OVERLOAD_RETRIES_MAX, &mut jitter)).collect();
         assert!(matches!(waits[0], AfterRefusal::Wait(10..=20)), "{waits:?}");
@@ -171,17 +171,17 @@ mod tests {
 
     #[test]
     fn what_may_have_been_recorded_is_unknown_whatever_comes_later() {
-        let (mut tries, mut jitter) = (Tries::default(), Jitter::new(1));
-        assert_eq!(tries.out_of_time(false, Reason::NotReady), Reason::NotReady);
-        assert_eq!(tries.out_of_time(true, Reason::NotReady), Reason::Unknown);
+        let (mut tries, mut jitter) = (RetryState::default(), Jitter::new(1));
+        assert_eq!(tries.timeout_reason(false, Reason::NotReady), Reason::NotReady);
+        assert_eq!(tries.timeout_reason(true, Reason::NotReady), Reason::Unknown);
         assert!(matches!(
             tries.refused(Reason::NotReady, 1, 1, OVERLOAD_RETRIES_MAX, &mut jitter),
             AfterRefusal::Wait(_)
         ));
-        assert_eq!(tries.out_of_time(false, Reason::Overloaded), Reason::NotReady);
+        assert_eq!(tries.timeout_reason(false, Reason::Overloaded), Reason::NotReady);
         tries.lost();
         assert_eq!(tries.reason_for_callers(Reason::Altered), Reason::Altered, "a closed filter knows what it has");
-        assert_eq!(tries.out_of_time(false, Reason::Overloaded), Reason::Unknown);
+        assert_eq!(tries.timeout_reason(false, Reason::Overloaded), Reason::Unknown);
         assert_eq!(
             tries.refused(Reason::TooOld, 1, 1, OVERLOAD_RETRIES_MAX, &mut jitter),
             AfterRefusal::Answer(Reason::Unknown)
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_stale_map_waits_for_a_newer_one_only_if_there_is_one() {
-        let (mut tries, mut jitter) = (Tries::default(), Jitter::new(1));
+        let (mut tries, mut jitter) = (RetryState::default(), Jitter::new(1));
         assert_eq!(tries.refused(Reason::StaleMap, 3, 5, OVERLOAD_RETRIES_MAX, &mut jitter), AfterRefusal::Map(5));
         assert!(matches!(
             tries.refused(Reason::StaleMap, 5, 5, OVERLOAD_RETRIES_MAX, &mut jitter),

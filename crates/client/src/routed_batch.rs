@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use firstseen_filter::{ProbeShape, Probes};
 use firstseen_routing::{
-    Climb, ClusterMap, Decision, Epoch, Fence, FromLevel, Heads, Incarnation, NodeId, Operation, Reason, Seen,
+    ClusterMap, Decision, Epoch, Fence, FromLevel, Heads, Incarnation, LevelQuery, NodeId, Operation, Reason, Seen,
     SubmissionName, Tick, Times, WhenLost,
 };
 use firstseen_wire::WireError;
@@ -21,11 +21,11 @@ use firstseen_wire::proto::producer::Batch;
 use tokio::time::Instant;
 
 use crate::call::{Answer, Callers, ManyCall, lock};
-use crate::intake::{DueBatch, FilterCore, LaneTicket};
+use crate::intake::{DueBatch, FilterCore, SubqueueTicket};
 use crate::noted::{AuditedEvent, Noted};
 use crate::outage::{MissingSlices, passes_within};
 use crate::queue::{Asked, Taken, chosen};
-use crate::retry::Tries;
+use crate::retry::RetryState;
 use crate::trace::TraceParent;
 
 /// Consecutive events of a batch that belong to the same slice group.
@@ -60,7 +60,7 @@ pub(crate) struct RoutedBatch {
     trace: Option<TraceParent>,
     noted: Noted,
     pub(crate) deadline: Instant,
-    pub(crate) tries: Tries,
+    pub(crate) tries: RetryState,
     /// Time until which nodes remember the idempotency key of the batch, counted from the first attempt.
     pub(crate) retry_until: Option<Instant>,
     /// Version of the cluster map that was used to choose the batch's head node.
@@ -75,14 +75,14 @@ pub(crate) struct RoutedBatch {
     /// Whether the events were sent to this level before, so that they may have been recorded already.
     again: bool,
     /// Guard that counts the batch as in flight in its lane for as long as any part of the batch exists.
-    ticket: Option<Arc<LaneTicket>>,
+    ticket: Option<Arc<SubqueueTicket>>,
 }
 
 impl RoutedBatch {
     /// Takes the batch that is due in a lane of a filter. The node accepts `events_max` events in a batch and
     /// `batches_max` batches at once.
-    pub(crate) fn take(filter: Arc<FilterCore>, lane: usize, events_max: usize, batches_max: u32) -> Option<Self> {
-        let due = filter.take(lane, events_max, batches_max)?;
+    pub(crate) fn take(filter: Arc<FilterCore>, subqueue: usize, events_max: usize, batches_max: u32) -> Option<Self> {
+        let due = filter.take(subqueue, events_max, batches_max)?;
         Some(Self::new(filter, due))
     }
 
@@ -136,8 +136,13 @@ impl RoutedBatch {
     }
 
     /// Creates the batch for events that another level of the tree sent to this level. The answers go to `call`.
-    pub(crate) fn of_climb(filter: Arc<FilterCore>, climb: Climb, deadline: Instant, call: &Arc<ManyCall>) -> Self {
-        let Climb { from, group, operation, probes, times, again, .. } = climb;
+    pub(crate) fn of_level_query(
+        filter: Arc<FilterCore>,
+        climb: LevelQuery,
+        deadline: Instant,
+        call: &Arc<ManyCall>,
+    ) -> Self {
+        let LevelQuery { from, group, operation, probes, times, again, .. } = climb;
         let events = probes.len() as u32;
         let mut callers = Callers::with_events(events as usize);
         callers.push_many(call, 0..events);
@@ -174,7 +179,7 @@ impl RoutedBatch {
             callers,
             noted: Noted::default(),
             deadline,
-            tries: Tries::default(),
+            tries: RetryState::default(),
             retry_until: None,
             routed_by: 0,
             is_sent: false,
@@ -197,7 +202,7 @@ impl RoutedBatch {
     }
 
     /// Returns the guard that counts the batch as in flight.
-    pub(crate) fn ticket(&self) -> Option<Arc<LaneTicket>> {
+    pub(crate) fn ticket(&self) -> Option<Arc<SubqueueTicket>> {
         self.ticket.clone()
     }
 
@@ -244,7 +249,7 @@ impl RoutedBatch {
             }
         });
         let batch = batch::encode(&header, &runs.collect::<Vec<_>>())?;
-        let audited = self.filter.auditor().map(|auditor| lock(auditor).take_news()).unwrap_or_default();
+        let audited = self.filter.auditor().map(|auditor| lock(auditor).take_new_counts()).unwrap_or_default();
         Ok(Batch {
             audited_tests: u32::try_from(audited.tests).unwrap_or(u32::MAX),
             audited_false_positives: u32::try_from(audited.false_positives).unwrap_or(u32::MAX),
@@ -302,25 +307,25 @@ impl RoutedBatch {
             from += events;
         }
         let may_have_recorded = self.tries.reason_for_callers(Reason::StaleMap) == Reason::Unknown;
-        let mut pieces = Vec::with_capacity(shares.len());
+        let mut batches = Vec::with_capacity(shares.len());
         for Share { head, is_whole, events } in shares {
             let mut part = self.part(&events);
             if !is_whole && may_have_recorded {
-                part.answer_alike(Reason::Unknown);
+                part.answer_all(Reason::Unknown);
                 continue;
             }
             if !is_whole {
                 part.sequence = self.filter.core().next_sequence();
             }
-            pieces.push((head, part));
+            batches.push((head, part));
         }
         let headless = heads.iter().enumerate().filter(|(_, (_, head))| head.is_none());
         let headless: Vec<usize> = headless.map(|(event, _)| event).collect();
         let reason = self.tries.reason_for_callers(Reason::NotReady);
-        self.part(&headless).answer_alike(reason);
+        self.part(&headless).answer_all(reason);
         // Every event now belongs to a part, which answers the event's caller.
         self.callers = Callers::default();
-        pieces
+        batches
     }
 
     /// Divides the batch into parts of at most `events_max` events, and gives each part its own sequence number. Nodes
@@ -328,18 +333,18 @@ impl RoutedBatch {
     /// events, the function therefore answers all events as undecided and returns no parts.
     pub(crate) fn cut(mut self, events_max: usize) -> Vec<Self> {
         if self.tries.reason_for_callers(Reason::StaleMap) == Reason::Unknown {
-            self.answer_alike(Reason::Unknown);
+            self.answer_all(Reason::Unknown);
             return Vec::new();
         }
         let events: Vec<usize> = (0..self.events()).collect();
-        let parts = events.chunks(events_max.max(1)).map(|events| self.renamed_part(events)).collect();
+        let parts = events.chunks(events_max.max(1)).map(|events| self.split_off_renumbered(events)).collect();
         // Every event now belongs to a part, which answers the event's caller.
         self.callers = Callers::default();
         parts
     }
 
     /// Removes some events and their callers from this batch, and returns them as a batch with a new sequence number.
-    fn renamed_part(&mut self, events: &[usize]) -> Self {
+    fn split_off_renumbered(&mut self, events: &[usize]) -> Self {
         let mut part = self.part(events);
         part.sequence = self.filter.core().next_sequence();
         part.content = part.packed();
@@ -398,15 +403,15 @@ impl RoutedBatch {
 
     /// Answers the events that need slices whose cells are lost for good, because no wait can bring these cells back.
     /// The function considers only events for which `is_down` returns `true`. All other events stay in the batch.
-    pub(crate) fn give_up_vain(&mut self, is_down: impl Fn(usize) -> bool) {
-        let vain = self.vain_events(is_down);
+    pub(crate) fn answer_unrecoverable(&mut self, is_down: impl Fn(usize) -> bool) {
+        let vain = self.unrecoverable_events(is_down);
         let answer = Answer::undecided(self.tries.reason_for_callers(Reason::SlicesDown));
         self.audit(None, |event| vain.contains(&event).then_some(answer.decision));
         let answered = self.callers.answer_some(|event| vain.contains(&event).then_some(answer));
         self.filter.core().release(answered);
     }
 
-    fn vain_events(&self, is_down: impl Fn(usize) -> bool) -> BTreeSet<usize> {
+    fn unrecoverable_events(&self, is_down: impl Fn(usize) -> bool) -> BTreeSet<usize> {
         let core = self.filter.core();
         let map = core.map();
         let record = map.filters.get(&self.filter.id());
@@ -419,7 +424,7 @@ impl RoutedBatch {
                 continue;
             }
             let slices = self.filter.prober().slices(group, &self.probes, event);
-            if MissingSlices::among(&map, record, slices).is_vain() {
+            if MissingSlices::among(&map, record, slices).is_unrecoverable() {
                 vain.insert(event);
             }
         }
@@ -437,7 +442,7 @@ impl RoutedBatch {
     }
 
     /// Answers every event as undecided with the same reason.
-    pub(crate) fn answer_alike(self, reason: Reason) {
+    pub(crate) fn answer_all(self, reason: Reason) {
         self.answer(None, |_| Answer::undecided(reason));
     }
 
@@ -533,7 +538,7 @@ fn in_order<T: Copy>(list: Vec<T>, order: &[u32]) -> Vec<T> {
 impl Drop for RoutedBatch {
     fn drop(&mut self) {
         if self.callers.waiting() > 0 {
-            let reason = self.tries.out_of_time(self.is_sent, Reason::NotReady);
+            let reason = self.tries.timeout_reason(self.is_sent, Reason::NotReady);
             self.finish(None, |_| Answer::undecided(reason));
         }
     }

@@ -20,8 +20,8 @@ use prost::Message;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::call::{Answer, lock};
-use crate::intake::{FilterCore, LaneTicket, NodeQueues};
-use crate::node_queue::{FilterLane, NodeQueue};
+use crate::intake::{FilterCore, NodeQueues, SubqueueTicket};
+use crate::node_queue::{FilterSubqueue, NodeQueue};
 use crate::outbox::Outbox;
 use crate::retry::{AfterRefusal, Jitter};
 use crate::routed_batch::RoutedBatch;
@@ -90,7 +90,7 @@ enum Slot {
     /// reply to this batch. Until the reply arrives, the batch counts as in flight, both for the stream's limit and for
     /// the filter's.
     Abandoned {
-        _ticket: Option<Arc<LaneTicket>>,
+        _ticket: Option<Arc<SubqueueTicket>>,
         since: Instant,
     },
 }
@@ -134,7 +134,7 @@ impl Senders {
         let Some(record) = map.filters.get(&piece.filter.id()) else {
             piece.filter.line().misses(&map, piece.filter.id());
             let reason = piece.tries.reason_for_callers(Reason::UnknownFilter);
-            return piece.answer_alike(reason);
+            return piece.answer_all(reason);
         };
         piece.routed_by = map.version;
         let heads = Heads::new(&map, record);
@@ -243,9 +243,9 @@ impl NodeSender {
             self.senders.relay.deliver(piece);
         }
         let limits = self.core.options();
-        while let Some(FilterLane { filter, lane }) = self.outbox.queue.next_ready() {
+        while let Some(FilterSubqueue { filter, subqueue }) = self.outbox.queue.next_ready() {
             if let Some(piece) =
-                RoutedBatch::take(filter, lane, limits.batch_events_max as usize, limits.inflight_batches_max)
+                RoutedBatch::take(filter, subqueue, limits.batch_events_max as usize, limits.inflight_batches_max)
             {
                 self.senders.relay.deliver(piece);
             }
@@ -258,7 +258,7 @@ impl NodeSender {
         let tick = sleep_until(Instant::now() + TICK);
         tokio::pin!(tick);
         loop {
-            if let Err(complaint) = self.send_what_may_be_sent(stream, unanswered) {
+            if let Err(complaint) = self.send_due_batches(stream, unanswered) {
                 return complaint;
             }
             let has_work = !unanswered.is_empty() || !self.waiting.is_empty() || !self.outbox.is_idle();
@@ -277,7 +277,7 @@ impl NodeSender {
                     Ok(FromNode::Reply(reply)) => self.take_reply(&reply, unanswered),
                     Ok(FromNode::Found(found)) => {
                         self.outbox.traffic.received(found.encoded_len());
-                        take_found(&found, unanswered);
+                        apply_early_duplicates(&found, unanswered);
                     }
                     Err(complaint) => return complaint,
                 },
@@ -292,7 +292,7 @@ impl NodeSender {
         }
     }
 
-    fn send_what_may_be_sent(&mut self, stream: &mut NodeStream, unanswered: &mut Unanswered) -> Result<(), String> {
+    fn send_due_batches(&mut self, stream: &mut NodeStream, unanswered: &mut Unanswered) -> Result<(), String> {
         if !self.waiting.is_empty() {
             self.dispatch_due(Instant::now());
         }
@@ -317,9 +317,9 @@ impl NodeSender {
         // this one.
         let batches_max = (stream.credits as u32 / 2).max(1);
         while unanswered.len() < stream.credits
-            && let Some(FilterLane { filter, lane }) = self.outbox.queue.next_ready()
+            && let Some(FilterSubqueue { filter, subqueue }) = self.outbox.queue.next_ready()
         {
-            if let Some(piece) = RoutedBatch::take(filter, lane, stream.batch_events_max, batches_max) {
+            if let Some(piece) = RoutedBatch::take(filter, subqueue, stream.batch_events_max, batches_max) {
                 self.send(piece, stream, unanswered)?;
             }
         }
@@ -329,8 +329,8 @@ impl NodeSender {
     fn send(&self, mut piece: RoutedBatch, stream: &mut NodeStream, unanswered: &mut Unanswered) -> Result<(), String> {
         let now = Instant::now();
         if piece.retry_until.is_some_and(|until| until < now) {
-            let reason = piece.tries.out_of_time(false, Reason::Unknown);
-            piece.answer_alike(reason);
+            let reason = piece.tries.timeout_reason(false, Reason::Unknown);
+            piece.answer_all(reason);
             return Ok(());
         }
         let map = self.core.map();
@@ -357,7 +357,7 @@ impl NodeSender {
             Err(error) => {
                 tracing::warn!(%error, "a batch breaks the protocol's limits");
                 let reason = piece.tries.reason_for_callers(Reason::Invalid);
-                piece.answer_alike(reason);
+                piece.answer_all(reason);
                 Ok(())
             }
         }
@@ -372,7 +372,7 @@ impl NodeSender {
             Err(error) => {
                 tracing::warn!(%error, "an answer makes no sense");
                 piece.tries.lost();
-                return piece.answer_alike(Reason::Unknown);
+                return piece.answer_all(Reason::Unknown);
             }
         };
         piece.filter.catch_up(answers.clock_ms());
@@ -381,7 +381,7 @@ impl NodeSender {
         if is_refused && let Some(Decision::Undecided(reason)) = answers.decisions().first() {
             let next = match message.retry_after_ms {
                 // The quota of this producer is used up. Waiting for new quota does not count as a retry.
-                1.. => piece.tries.told_to_wait(*reason, message.retry_after_ms, &mut self.jitter),
+                1.. => piece.tries.retry_after(*reason, message.retry_after_ms, &mut self.jitter),
                 0 => self.next_after(&mut piece, *reason, map_version, |_| true),
             };
             tracing::debug!(?reason, ?next, detail, "a batch was refused");
@@ -392,7 +392,7 @@ impl NodeSender {
         piece.note_holds(answers.holds());
         // A batch is sent again as a whole, because it has one idempotency key. The node remembers the events that it
         // has decided already.
-        if let Some(reason) = worth_retrying(answers.decisions(), piece.operation)
+        if let Some(reason) = retry_reason(answers.decisions(), piece.operation)
             && let next = self.next_after(&mut piece, reason, map_version, |event| {
                 answers.decisions()[event] == Decision::Undecided(Reason::SlicesDown)
             })
@@ -433,7 +433,7 @@ impl NodeSender {
             if piece.is_lost() {
                 return AfterRefusal::Answer(reason);
             }
-            piece.give_up_vain(is_down);
+            piece.answer_unrecoverable(is_down);
         }
         if reason.is_outage() && piece.awaited() == 0 {
             return AfterRefusal::Answer(reason);
@@ -446,16 +446,16 @@ impl NodeSender {
     }
 
     fn send_again(&mut self, piece: RoutedBatch, next: AfterRefusal) {
-        let mut piece = piece.into_sent_again();
+        let mut piece = piece.into_retry();
         piece.is_sent = false;
         let due = match next {
-            AfterRefusal::Answer(reason) => return piece.answer_alike(reason),
+            AfterRefusal::Answer(reason) => return piece.answer_all(reason),
             AfterRefusal::Wait(wait_ms) => {
                 let at = Instant::now() + Duration::from_millis(wait_ms);
-                if piece.tries.lacks_nodes() { Due::AtOrAfter(at, piece.routed_by) } else { Due::At(at) }
+                if piece.tries.has_unreachable_owners() { Due::AtOrAfter(at, piece.routed_by) } else { Due::At(at) }
             }
             AfterRefusal::Map(version) => {
-                self.core.heard_of_version(version);
+                self.core.note_map_version(version);
                 Due::Map(version)
             }
         };
@@ -475,11 +475,11 @@ impl NodeSender {
         let waiting = self.waiting.extract_if(.., |waiting| waiting.piece.deadline <= now);
         let waiting: Vec<RoutedBatch> = waiting.map(|waiting| waiting.piece).collect();
         for piece in waiting.into_iter().chain(self.outbox.take_expired(now)) {
-            let reason = piece.tries.out_of_time(false, otherwise);
-            piece.answer_alike(reason);
+            let reason = piece.tries.timeout_reason(false, otherwise);
+            piece.answer_all(reason);
         }
-        for FilterLane { filter, lane } in self.outbox.queue.lanes() {
-            filter.expire(lane, now, otherwise);
+        for FilterSubqueue { filter, subqueue } in self.outbox.queue.subqueues() {
+            filter.expire(subqueue, now, otherwise);
         }
     }
 
@@ -491,8 +491,8 @@ impl NodeSender {
                 Slot::Awaited(piece) if piece.deadline <= now => {
                     let abandoned = Slot::Abandoned { _ticket: piece.ticket(), since: now };
                     if let Slot::Awaited(piece) = std::mem::replace(slot, abandoned) {
-                        let reason = piece.tries.out_of_time(true, Reason::Unknown);
-                        piece.answer_alike(reason);
+                        let reason = piece.tries.timeout_reason(true, Reason::Unknown);
+                        piece.answer_all(reason);
                     }
                 }
                 Slot::Abandoned { since, .. } if now.saturating_duration_since(*since) > ANSWER_GRACE => {
@@ -510,7 +510,7 @@ impl NodeSender {
 
 /// Answers those events of a batch that the node has already found to be duplicates, while the rest of the batch is
 /// still in flight.
-fn take_found(message: &proto::Found, unanswered: &mut Unanswered) {
+fn apply_early_duplicates(message: &proto::Found, unanswered: &mut Unanswered) {
     let Some(Slot::Awaited(piece)) = unanswered.get_mut(&message.sequence) else { return };
     match reply::decode_found(message, piece.events()) {
         Ok(found) => {
@@ -539,7 +539,7 @@ fn retry_ms(piece: &RoutedBatch) -> u64 {
 ///
 /// Claims that were refused for lack of space are not retried. Only confirmations of earlier claims free space, and a
 /// caller cannot send these confirmations while it waits for this call.
-fn worth_retrying(decisions: &[Decision], operation: Operation) -> Option<Reason> {
+fn retry_reason(decisions: &[Decision], operation: Operation) -> Option<Reason> {
     let is_claim = matches!(operation, Operation::Claim { .. });
     let mut outage = None;
     for decision in decisions {

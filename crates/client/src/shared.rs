@@ -59,7 +59,7 @@ pub(crate) struct Core {
     runtime: Handle,
     tasks: Mutex<Vec<AbortHandle>>,
     /// Last error of each seed node, for error messages.
-    complaints: Mutex<String>,
+    last_errors: Mutex<String>,
 }
 
 impl Core {
@@ -84,7 +84,7 @@ impl Core {
             jitters: AtomicU64::new(incarnation as u64),
             runtime: Handle::current(),
             tasks: Mutex::default(),
-            complaints: Mutex::default(),
+            last_errors: Mutex::default(),
         }
     }
 
@@ -202,7 +202,7 @@ impl Core {
     }
 
     /// Notes that some node has a cluster map of this version.
-    pub(crate) fn heard_of_version(&self, version: u64) {
+    pub(crate) fn note_map_version(&self, version: u64) {
         self.version_heard_of.send_if_modified(|known| {
             version > *known && {
                 *known = version;
@@ -235,15 +235,15 @@ impl Core {
         self.relay.send(channel);
     }
 
-    pub(crate) fn complain(&self, complaints: &BTreeMap<String, String>) {
+    pub(crate) fn set_last_errors(&self, last_errors: &BTreeMap<String, String>) {
         let all: Vec<String> =
-            complaints.iter().map(|(address, complaint)| format!("{address}: {complaint}")).collect();
-        *lock(&self.complaints) = all.join("; ");
+            last_errors.iter().map(|(address, complaint)| format!("{address}: {complaint}")).collect();
+        *lock(&self.last_errors) = all.join("; ");
     }
 
-    pub(crate) fn complaints(&self) -> String {
-        let complaints = lock(&self.complaints);
-        if complaints.is_empty() { "no answer at all".to_owned() } else { complaints.clone() }
+    pub(crate) fn last_errors(&self) -> String {
+        let last_errors = lock(&self.last_errors);
+        if last_errors.is_empty() { "no answer at all".to_owned() } else { last_errors.clone() }
     }
 
     /// Returns a channel to a target.

@@ -72,16 +72,16 @@ impl FilterCore {
 
     fn backdated(&self, Ttl { now_ms, ttl_ms }: Ttl) -> Result<u64, CallError> {
         let Some(now_unit) = self.catch_up(Some(now_ms)) else {
-            return Err(self.keeps_no_ttl("its nodes stamp events (--clock wall)"));
+            return Err(self.ttl_not_supported("its nodes stamp events (--clock wall)"));
         };
         let unit = self.unit_of_ttl(ttl_ms, now_unit)?;
         match &self.record().definition.group.unit {
             Unit::Milliseconds(unit_ms) => Ok(unit.0.saturating_mul(*unit_ms)),
-            _ => Err(self.keeps_no_ttl("its window is not counted in milliseconds")),
+            _ => Err(self.ttl_not_supported("its window is not counted in milliseconds")),
         }
     }
 
-    fn keeps_no_ttl(&self, reason: impl ToString) -> CallError {
+    fn ttl_not_supported(&self, reason: impl ToString) -> CallError {
         CallError::Ttl { filter: self.record().name.clone(), reason: reason.to_string() }
     }
 
@@ -89,12 +89,12 @@ impl FilterCore {
         let record = self.record();
         // Other levels of a tree receive the times of events, but not their time to live.
         if record.branch.is_some() && !self.needs_times() {
-            return Err(self.keeps_no_ttl("it is in a tree, and its nodes stamp events (--clock wall)"));
+            return Err(self.ttl_not_supported("it is in a tree, and its nodes stamp events (--clock wall)"));
         }
         if record.branch.is_some() && record.definition.group.rule.lateness_units > 0 {
-            return Err(self.keeps_no_ttl("it is in a tree, and its events may come late (--lateness)"));
+            return Err(self.ttl_not_supported("it is in a tree, and its events may come late (--lateness)"));
         }
         let stamp = record.definition.group.stamp_for(ttl_ms, now_unit);
-        stamp.map(|stamp| stamp.unit).map_err(|error| self.keeps_no_ttl(error))
+        stamp.map(|stamp| stamp.unit).map_err(|error| self.ttl_not_supported(error))
     }
 }

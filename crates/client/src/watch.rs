@@ -44,7 +44,7 @@ pub(crate) struct Watcher {
     core: Arc<Core>,
     jitter: Jitter,
     /// Last error of each address.
-    complaints: BTreeMap<String, String>,
+    last_errors: BTreeMap<String, String>,
     /// Channel that tells the connecting caller that waiting for a first cluster map is useless.
     hopeless: Option<oneshot::Sender<Vec<SeedMismatch>>>,
     begun: Instant,
@@ -74,7 +74,7 @@ impl Watcher {
     /// with the present settings.
     pub(crate) fn new(core: Arc<Core>, hopeless: oneshot::Sender<Vec<SeedMismatch>>) -> Self {
         let jitter = core.jitter();
-        Self { core, jitter, complaints: BTreeMap::new(), hopeless: Some(hopeless), begun: Instant::now() }
+        Self { core, jitter, last_errors: BTreeMap::new(), hopeless: Some(hopeless), begun: Instant::now() }
     }
 
     /// Tries one candidate after the other, and stays with a candidate for as long as it answers.
@@ -97,8 +97,8 @@ impl Watcher {
                 tracing::debug!(address = candidate.address, complaint, "no map from there any more");
                 let address = candidate.address.clone();
                 mismatches.extend(mismatch.map(|mismatch| SeedMismatch { address, mismatch }));
-                self.complaints.insert(candidate.address, complaint);
-                self.core.complain(&self.complaints);
+                self.last_errors.insert(candidate.address, complaint);
+                self.core.set_last_errors(&self.last_errors);
                 if self.core.map_version() > before {
                     failures = 0;
                 }

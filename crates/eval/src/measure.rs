@@ -191,21 +191,21 @@ pub(crate) fn averaged(runs: &[Vec<f64>], index: usize, samples_per_run: u64) ->
 }
 
 /// Returns the pooled rate of point `index` and its expected value, over runs that each have their own expected value.
-pub(crate) fn pooled_beside(runs: &[Vec<Counts>], expected: &[Vec<f64>], index: usize) -> Compared {
+pub(crate) fn pooled_with_expected(runs: &[Vec<Counts>], expected: &[Vec<f64>], index: usize) -> Compared {
     let counts: Vec<Counts> = runs.iter().map(|run| run[index]).collect();
-    let (estimate, expected) = Estimate::of_counts_beside(&counts, &column(expected, index));
+    let (estimate, expected) = Estimate::of_counts_with_expected(&counts, &column(expected, index));
     Compared { estimate, expected }
 }
 
 /// Returns the mean value of point `index` and its expected value, over runs that each have their own expected value.
-pub(crate) fn averaged_beside(
+pub(crate) fn averaged_with_expected(
     runs: &[Vec<f64>],
     expected: &[Vec<f64>],
     index: usize,
     samples_per_run: u64,
 ) -> Compared {
     let (estimate, expected) =
-        Estimate::of_values_beside(&column(runs, index), &column(expected, index), samples_per_run);
+        Estimate::of_values_with_expected(&column(runs, index), &column(expected, index), samples_per_run);
     Compared { estimate, expected }
 }
 

@@ -67,7 +67,10 @@ impl Nodes {
         map.version += 1;
         map.filters.values_mut().for_each(|filter| filter.epoch.rise());
         let map = map.clone();
-        self.mesh.seats().into_iter().for_each(|seat| self.command(seat, |owner| owner.map_changed(&map, NOW)));
+        self.mesh
+            .instances()
+            .into_iter()
+            .for_each(|instance| self.command(instance, |owner| owner.map_changed(&map, NOW)));
         self.deliver_all();
         Ok(())
     }
@@ -140,16 +143,16 @@ impl Nodes {
         }
     }
 
-    fn command(&mut self, seat: GroupInstance, run: impl FnOnce(&mut GroupOwner)) {
-        self.mesh.input(seat, run);
-        self.carry_out(seat);
+    fn command(&mut self, instance: GroupInstance, run: impl FnOnce(&mut GroupOwner)) {
+        self.mesh.input(instance, run);
+        self.execute(instance);
     }
 
-    fn carry_out(&mut self, seat: GroupInstance) {
-        for command in self.mesh.take_commands(seat) {
+    fn execute(&mut self, instance: GroupInstance) {
+        for command in self.mesh.take_commands(instance) {
             // The reply includes early duplicates. The experiments never open a generation, and no slice becomes
             // complete again.
-            if let Some(Command::Reply(reply)) = self.mesh.carry_out(seat, command) {
+            if let Some(Command::Reply(reply)) = self.mesh.execute(instance, command) {
                 self.replies.insert(reply.reply_to, reply);
             }
         }
@@ -157,7 +160,7 @@ impl Nodes {
 
     fn deliver_all(&mut self) {
         while let Some(way) = self.mesh.links_mut().take_first() {
-            self.mesh.deliver(way).into_iter().for_each(|seat| self.carry_out(seat));
+            self.mesh.deliver(way).into_iter().for_each(|instance| self.execute(instance));
         }
     }
 }

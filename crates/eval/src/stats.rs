@@ -91,7 +91,7 @@ impl Estimate {
     /// Returns the measured rate of all runs together, and their expected rate, if each run r has its own expected rate
     /// `e_r`. The expected rate of all runs is `e = sum e_r n_r / sum n_r`. The error of the distance `p - e` is
     /// computed from the differences `d_r = s_r - e_r n_r` of the runs, as the error of a ratio.
-    pub fn of_counts_beside(runs: &[Counts], expected: &[f64]) -> (Self, f64) {
+    pub fn of_counts_with_expected(runs: &[Counts], expected: &[f64]) -> (Self, f64) {
         let pooled = Self::of_counts(runs);
         let distances = runs.iter().zip(expected).map(|(run, rate)| run.successes as f64 - rate * run.trials as f64);
         let trials = pooled.samples as f64;
@@ -125,12 +125,12 @@ impl Estimate {
     ///
     /// ```
     /// use firstseen_eval::stats::Estimate;
-    /// let (estimate, expected) = Estimate::of_values_beside(&[1.0, 20.0, 300.0], &[1.1, 20.1, 300.1], 10);
+    /// let (estimate, expected) = Estimate::of_values_with_expected(&[1.0, 20.0, 300.0], &[1.1, 20.1, 300.1], 10);
     /// assert!((estimate.mean - 107.0).abs() < 1e-9 && (expected - 107.1).abs() < 1e-9);
     /// // They differ by much, but never from what they expect by anything else than 0.1.
     /// assert!(estimate.standard_error > 90.0 && estimate.distance_error < 1e-9);
     /// ```
-    pub fn of_values_beside(runs: &[f64], expected: &[f64], samples_per_run: u64) -> (Self, f64) {
+    pub fn of_values_with_expected(runs: &[f64], expected: &[f64], samples_per_run: u64) -> (Self, f64) {
         let distances: Vec<f64> = runs.iter().zip(expected).map(|(value, expected)| value - expected).collect();
         let distance = Self::of_values(&distances, samples_per_run);
         let values = Self::of_values(runs, samples_per_run);
@@ -313,7 +313,7 @@ mod tests {
     fn runs_that_expect_something_of_their_own_are_judged_by_their_distance() {
         let (rates, trials) = ([0.1, 0.2, 0.3, 0.4], 1_000_000);
         let runs = rates.map(|rate| Counts { successes: (rate * 1.02 * trials as f64) as u64, trials });
-        let (estimate, expected) = Estimate::of_counts_beside(&runs, &rates);
+        let (estimate, expected) = Estimate::of_counts_with_expected(&runs, &rates);
         near(expected, 0.25, 1e-12);
         near(estimate.mean, 0.255, 1e-6);
         near(estimate.standard_error, 1.02 * 0.1291 / 2.0, 1e-4);
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(Estimate::of_counts(&runs).judge(0.25, 1), Judged::In);
         // Each value is 2 % above its own expected value.
         let (estimate, expected) =
-            Estimate::of_counts_beside(&[runs, runs, runs].concat(), &[rates, rates, rates].concat());
+            Estimate::of_counts_with_expected(&[runs, runs, runs].concat(), &[rates, rates, rates].concat());
         assert_eq!(estimate.judge(expected, 1), Judged::Out);
     }
 

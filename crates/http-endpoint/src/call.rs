@@ -154,7 +154,7 @@ fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>,
 ///
 /// # Errors
 /// Returns a problem if the header `Content-Encoding` names a compression.
-pub(crate) fn must_be_plain(headers: &HeaderMap) -> Result<(), Problem> {
+pub(crate) fn reject_compressed(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.get_all(CONTENT_ENCODING).iter().all(|value| value.as_bytes().eq_ignore_ascii_case(b"identity")) {
         return Ok(());
     }

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_backend::{Act, Answers, Asked, ClientSession, Facts, Filters, KeptTtl, Remembers};
+use firstseen_backend::{Answers, ClientSession, EventCall, EventOperation, Facts, Filters, KeptTtl, Retention};
 use firstseen_client::{FilterError, Verdict};
 use firstseen_routing::Reason;
 use tokio::time::Instant;
@@ -25,13 +25,13 @@ use crate::problem::{Problem, ProblemKind};
 /// Returns the reason why the cluster was not asked.
 pub(crate) async fn ask(
     filters: &Filters,
-    guest: &dyn ClientSession,
+    client_session: &dyn ClientSession,
     name: &Arc<str>,
     kind: CallKind,
     asking: &Asking<'_>,
 ) -> Result<Answers, Problem> {
     let events = u32::try_from(asking.events.len()).unwrap_or(u32::MAX);
-    guest.may(kind.verb(), name, events).map_err(refused)?;
+    client_session.may(kind.verb(), name, events).map_err(refused)?;
     let facts = filters.facts(name).await.map_err(not_opened)?;
     if facts.counts_events {
         return Err(Problem::impossible(format_args!(
@@ -45,7 +45,7 @@ pub(crate) async fn ask(
     let act = act(name, kind, facts, asking)?;
     for (number, fence) in asking.fences.iter().enumerate() {
         // A foreign fence would make the filter refuse the other events of the same call too.
-        if !filters.has_granted(name, *fence).await {
+        if !filters.may_have_granted(name, *fence).await {
             return Err(Problem::impossible(format_args!(
                 "fences[{number}] was not given by filter `{name}`: confirm or release an event in the filter where it was claimed"
             )));
@@ -56,12 +56,12 @@ pub(crate) async fn ask(
         None => None,
     };
     let items: Vec<&[u8]> = asking.events.iter().map(|event| &**event).collect();
-    let asked = Asked {
+    let asked = EventCall {
         names: &asking.names,
         fences: &asking.fences,
         times_ms: &asking.times_ms,
         ttl_ms,
-        ..Asked::new(&items, act, filters.now_ms())
+        ..EventCall::new(&items, act, filters.now_ms())
     };
     let asked_at = Instant::now();
     let mut answers = match filters.ask(name, &asked, None).await {
@@ -70,7 +70,7 @@ pub(crate) async fn ask(
         }
         answers => answers.map_err(not_opened)?,
     };
-    if let Act::Claim { lease, .. } = act
+    if let EventOperation::Claim { lease, .. } = act
         && asked_at + lease <= Instant::now()
     {
         answers.end_grants(0..items.len());
@@ -97,17 +97,17 @@ fn check_times(name: &str, facts: Facts, asking: &Asking<'_>) -> Result<(), Prob
 }
 
 /// Returns the operation on the events.
-fn act(name: &str, kind: CallKind, facts: Facts, asking: &Asking<'_>) -> Result<Act, Problem> {
+fn act(name: &str, kind: CallKind, facts: Facts, asking: &Asking<'_>) -> Result<EventOperation, Problem> {
     let lease_max = match (kind, facts.lease_max) {
-        (CallKind::Observe, _) => return Ok(Act::Observe),
-        (CallKind::Test, _) => return Ok(Act::Test),
+        (CallKind::Observe, _) => return Ok(EventOperation::Observe),
+        (CallKind::Test, _) => return Ok(EventOperation::Test),
         (_, None) => {
             return Err(Problem::impossible(format_args!(
                 "events of filter `{name}` cannot be claimed: `firstseen filter create NAME --claims 10s` makes a filter with claims"
             )));
         }
-        (CallKind::Confirm, Some(_)) => return Ok(Act::Confirm),
-        (CallKind::Release, Some(_)) => return Ok(Act::Release),
+        (CallKind::Confirm, Some(_)) => return Ok(EventOperation::Confirm),
+        (CallKind::Release, Some(_)) => return Ok(EventOperation::Release),
         (CallKind::Claim, Some(lease_max)) => lease_max,
     };
     let lease = asking.lease_ms.map_or(lease_max, Duration::from_millis);
@@ -118,14 +118,14 @@ fn act(name: &str, kind: CallKind, facts: Facts, asking: &Asking<'_>) -> Result<
             "lease_ms is {asked_ms}, and events of filter `{name}` are claimed for {most_ms} ms at most (--claims): ask for less"
         )));
     }
-    Ok(Act::Claim { lease, is_confirmed_by_endpoint: false })
+    Ok(EventOperation::Claim { lease, is_confirmed_by_endpoint: false })
 }
 
 /// Returns the time to live that the filter applies for a requested one, or `None` if it equals the window.
 async fn ttl(filters: &Filters, name: &Arc<str>, facts: Facts, ttl_ms: u64) -> Result<Option<u64>, Problem> {
-    if facts.remembers < Remembers::ForMs(ttl_ms) {
+    if facts.remembers < Retention::ForMs(ttl_ms) {
         let most = match facts.remembers {
-            Remembers::ForMs(ms) => format!("for {ms} ms at most"),
+            Retention::ForMs(ms) => format!("for {ms} ms at most"),
             _ => "for a window that is not a duration".to_owned(),
         };
         return Err(Problem::impossible(format_args!(

@@ -17,7 +17,7 @@ use firstseen_routing::FilterVerb;
 use std::sync::atomic::Ordering;
 
 use crate::body::{Asking, ClaimBody, EventLines, HeldBody, ObserveBody, TestBody};
-use crate::call::{CallOptions, Naming, media_type, must_be_plain};
+use crate::call::{CallOptions, Naming, media_type, reject_compressed};
 use crate::call_body::{ask, not_opened};
 use crate::catalogue::{FilterDescription, FilterNames, describe};
 use crate::connected_client::{ConnectedClient, refused};
@@ -239,12 +239,12 @@ pub(crate) async fn release(State(shared): State<Arc<Shared>>, request: Request)
 pub(crate) async fn filters(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     shared.common.counts.call("filters");
     let (head, _) = request.into_parts();
-    let guest = match guest(&shared, &head) {
-        Ok(guest) => guest,
+    let client_session = match client_session(&shared, &head) {
+        Ok(client_session) => client_session,
         Err(problem) => return problem.into_response(),
     };
     let mut filters = shared.filters.all();
-    filters.retain(|name| guest.sees(name));
+    filters.retain(|name| client_session.sees(name));
     reply::json(&FilterNames { filters })
 }
 
@@ -266,7 +266,7 @@ pub(crate) async fn filter(State(shared): State<Arc<Shared>>, request: Request) 
 async fn described(shared: &Shared, mut request: Request) -> Result<Response, Problem> {
     let name = filter_name(&mut request).await?;
     let (head, _) = request.into_parts();
-    guest(shared, &head)?.may(FilterVerb::Describe, &name, 0).map_err(refused)?;
+    client_session(shared, &head)?.may(FilterVerb::Describe, &name, 0).map_err(refused)?;
     let filter = shared.filters.get(&name).await.map_err(not_opened)?;
     let map = shared.filters.map();
     let record = map.filters.get(&filter.info().id).ok_or_else(|| {
@@ -322,17 +322,17 @@ async fn about_events(shared: &Shared, kind: CallKind, request: Request) -> Resp
 async fn carried_out(shared: &Shared, kind: CallKind, mut request: Request) -> Result<Response, Problem> {
     let name = filter_name(&mut request).await?;
     let (head, body) = request.into_parts();
-    let guest = guest(shared, &head)?;
+    let client_session = client_session(shared, &head)?;
     // The right is checked before the body is read, so that an unauthorized client's body uses no memory.
-    guest.may(kind.verb(), &name, 0).map_err(refused)?;
+    client_session.may(kind.verb(), &name, 0).map_err(refused)?;
     let options = CallOptions::read(kind, head.uri.query())?;
     let naming = Naming::read(&head.headers)?;
     let media = media_type(&head.headers)?;
-    must_be_plain(&head.headers)?;
+    reject_compressed(&head.headers)?;
     let mut taken = ReservedBytes::new(shared.common.room.clone());
     let body = whole(body, shared.common.body_bytes_max, &mut taken).await?;
     let asking = Asking::read(kind, media.as_deref(), &body, options, naming)?;
-    let answers = ask(&shared.filters, &*guest, &name, kind, &asking).await?;
+    let answers = ask(&shared.filters, &*client_session, &name, kind, &asking).await?;
     let counts = &shared.common.counts;
     let undecided =
         answers.verdicts.iter().filter(|verdict| matches!(verdict, firstseen_client::Verdict::Undecided(_)));
@@ -351,11 +351,11 @@ pub(crate) async fn filter_name(request: &mut Request) -> Result<Arc<str>, Probl
 }
 
 /// Returns the user who sends a request with this head.
-pub(crate) fn guest(shared: &Shared, head: &Parts) -> Result<Arc<dyn ClientSession>, Problem> {
+pub(crate) fn client_session(shared: &Shared, head: &Parts) -> Result<Arc<dyn ClientSession>, Problem> {
     let common = &shared.common;
     let client = head.extensions.get::<Arc<ConnectedClient>>();
     // Each connection adds its client to the extensions of its requests.
     let client =
         client.ok_or_else(|| Problem::new(ProblemKind::Unauthorized, "the client of this connection is unknown"))?;
-    client.guest(&*common.host, common.hosts.as_ref(), head)
+    client.client_session(&*common.host, common.hosts.as_ref(), head)
 }

@@ -25,7 +25,7 @@ pub(crate) struct ConnectedClient {
 
 struct Shown {
     token: Box<[u8]>,
-    guest: Arc<dyn ClientSession>,
+    client_session: Arc<dyn ClientSession>,
 }
 
 impl ConnectedClient {
@@ -40,7 +40,7 @@ impl ConnectedClient {
     /// # Errors
     /// Returns a problem if the client must present a token, or a different one. Also returns a problem if the request
     /// is of a form that a web page can make a browser send.
-    pub(crate) fn guest(
+    pub(crate) fn client_session(
         &self,
         host: &dyn Host,
         hosts: Option<&Hosts>,
@@ -73,17 +73,19 @@ impl ConnectedClient {
 
     fn by_token(&self, host: &dyn Host, token: &[u8]) -> Result<Arc<dyn ClientSession>, Problem> {
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(last) = shown.as_ref().filter(|last| *last.token == *token && !last.guest.must_say_who()) {
-            return Ok(last.guest.clone());
+        if let Some(last) =
+            shown.as_ref().filter(|last| *last.token == *token && !last.client_session.requires_authentication())
+        {
+            return Ok(last.client_session.clone());
         }
-        let guest = host.enter(None, token, self.from).ok_or_else(|| {
+        let client_session = host.enter(None, token, self.from).ok_or_else(|| {
             Problem::new(
                 ProblemKind::Unauthorized,
                 "the token does not belong to this cluster, was revoked, or has expired: make one with `firstseen access token`",
             )
         })?;
-        *shown = Some(Shown { token: token.into(), guest: guest.clone() });
-        Ok(guest)
+        *shown = Some(Shown { token: token.into(), client_session: client_session.clone() });
+        Ok(client_session)
     }
 }
 

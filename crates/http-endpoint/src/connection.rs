@@ -62,7 +62,7 @@ async fn call(
     flushes: Arc<Flushes>,
     request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
-    if let Err(problem) = must_name_one_host(&request) {
+    if let Err(problem) = check_host_header(&request) {
         return Ok(problem.into_response());
     }
     let mut request = request.map(Body::new);
@@ -73,7 +73,7 @@ async fn call(
 
 /// Checks that a request has exactly one `Host` header (RFC 9112, section 3.2). With two headers, a proxy and the node
 /// could disagree about the host of the request, which attackers exploit.
-fn must_name_one_host<B>(request: &Request<B>) -> Result<(), Problem> {
+fn check_host_header<B>(request: &Request<B>) -> Result<(), Problem> {
     let hosts = request.headers().get_all(HOST).iter().count();
     if hosts == 1 || (hosts == 0 && request.version() < Version::HTTP_11) {
         return Ok(());

@@ -78,8 +78,8 @@ impl HttpCounts {
     }
 
     /// Returns the number of connections that were rejected because the limit was reached.
-    pub fn turned_away(&self) -> u64 {
-        self.connections.turned_away()
+    pub fn rejected_connections(&self) -> u64 {
+        self.connections.rejected_connections()
     }
 
     /// Returns the number of `dedup` requests in progress.

@@ -27,7 +27,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::call::{Naming, submission_source};
 use crate::call_body::not_opened;
-use crate::calls::{FilterProblems, NamingHeaders, filter_name, guest};
+use crate::calls::{FilterProblems, NamingHeaders, client_session, filter_name};
 use crate::connected_client::refused;
 use crate::flushes::Flushes;
 use crate::limits::STREAM_BYTES;
@@ -93,8 +93,8 @@ pub(crate) async fn dedup(State(shared): State<Arc<Shared>>, request: Request) -
 async fn begun(shared: Arc<Shared>, mut request: Request) -> Result<Response, Problem> {
     let name = filter_name(&mut request).await?;
     let (head, body) = request.into_parts();
-    let guest = guest(&shared, &head)?;
-    guest.may(FilterVerb::Observe, &name, 0).map_err(refused)?;
+    let client_session = client_session(&shared, &head)?;
+    client_session.may(FilterVerb::Observe, &name, 0).map_err(refused)?;
     if head.version < Version::HTTP_11 {
         return Err(Problem::new(
             ProblemKind::OldVersion,
@@ -116,10 +116,10 @@ async fn begun(shared: Arc<Shared>, mut request: Request) -> Result<Response, Pr
     let places = places(&shared)?;
     let (writer, reader) = pipe::pipe();
     tokio::spawn(writer.pass_on(body, shared.stop.clone()));
-    let pieces = reading::start(reader, &options, parser);
+    let batches = reading::start(reader, &options, parser);
     let by_arrival = facts.needs_times && !options.has_times();
-    let opened = Opened { name, filter, guest, source, by_arrival };
-    let stream = Stream::new(shared, opened, pieces, options.unjudged, places);
+    let opened = Opened { name, filter, client_session, source, by_arrival };
+    let stream = Stream::new(shared, opened, batches, options.unjudged, places);
     let flushes = head.extensions.get::<Arc<Flushes>>().cloned().unwrap_or_default();
     let body = stream.begin(flushes).await?;
     Ok(reply(body, head.headers.get(header::CONTENT_TYPE)))

@@ -42,5 +42,5 @@ mod stalled;
 mod verdicts;
 
 pub use counts::{CallCount, HttpCounts};
-pub use listen::{Clients, HttpAttendant, HttpEndpoint};
+pub use listen::{Clients, HttpEndpoint, HttpWorker};
 pub use settings::{HttpEndpointSettings, InvalidHttpSettings};

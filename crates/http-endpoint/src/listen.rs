@@ -1,4 +1,4 @@
-//! Accepts connections of HTTP clients, and distributes the connections over several attendants. An attendant is a
+//! Accepts connections of HTTP clients, and distributes the connections over several attendants. A worker is a
 //! group of tasks that serves a part of the connections and has its own clients of the cluster.
 //!
 //! The number of HTTP connections is limited, and connections beyond the limit are closed at once. Each connection
@@ -44,7 +44,7 @@ pub struct HttpEndpoint {
     acceptor: Acceptor,
 }
 
-/// Firstseen clients that an attendant uses to ask the cluster.
+/// Firstseen clients that a worker uses to ask the cluster.
 pub struct Clients {
     /// Client for calls, whose users wait for the reply.
     pub calls: Client,
@@ -54,7 +54,7 @@ pub struct Clients {
 
 /// Server of some of the connections, with its own firstseen clients. Its tasks run in the runtime in which
 /// [`Self::serve`] is called.
-pub struct HttpAttendant {
+pub struct HttpWorker {
     endpoint: Arc<HttpEndpoint>,
     router: Router,
     connections: ConnectionReceiver,
@@ -86,8 +86,8 @@ impl HttpEndpoint {
         self.common.counts.clone()
     }
 
-    /// Creates an attendant that uses these clients until `stop` is cancelled.
-    pub fn attendant(self: &Arc<Self>, clients: Clients, stop: CancellationToken) -> (ConnectionSender, HttpAttendant) {
+    /// Creates a worker that uses these clients until `stop` is cancelled.
+    pub fn worker(self: &Arc<Self>, clients: Clients, stop: CancellationToken) -> (ConnectionSender, HttpWorker) {
         let (sender, connections) = connections();
         let shared = Shared {
             filters: Filters::new(clients.calls, self.common.host.clone()),
@@ -95,24 +95,24 @@ impl HttpEndpoint {
             common: self.common.clone(),
             stop: stop.clone(),
         };
-        let attendant = HttpAttendant { endpoint: self.clone(), router: router(Arc::new(shared)), connections, stop };
-        (sender, attendant)
+        let worker = HttpWorker { endpoint: self.clone(), router: router(Arc::new(shared)), connections, stop };
+        (sender, worker)
     }
 
     /// Accepts connections until `stop` is cancelled, and distributes them over the attendants in turn.
-    pub async fn serve(&self, listener: TcpListener, attendants: &[ConnectionSender], stop: CancellationToken) {
-        self.acceptor.accept(listener, attendants, stop).await;
+    pub async fn serve(&self, listener: TcpListener, workers: &[ConnectionSender], stop: CancellationToken) {
+        self.acceptor.accept(listener, workers, stop).await;
     }
 
-    async fn welcome(&self, router: Router, stream: TcpStream, from: SocketAddr, stop: &CancellationToken) {
+    async fn accept_connection(&self, router: Router, stream: TcpStream, from: SocketAddr, stop: &CancellationToken) {
         let host = &self.common.host;
         match &self.tls {
-            None => self.attend(router, stream, from, host.known(None, from), stop).await,
+            None => self.serve_connection(router, stream, from, host.known(None, from), stop).await,
             Some(tls) => match timeout(CONNECT_TIMEOUT, tls.accept_http1(stream)).await {
                 Ok(Ok(stream)) => {
                     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec();
                     let known = host.known(Some(&certificates), from);
-                    self.attend(router, stream, from, known, stop).await;
+                    self.serve_connection(router, stream, from, known, stop).await;
                 }
                 Ok(Err(error)) => tracing::debug!(%error, %from, "a handshake of an HTTP client has failed"),
                 Err(_) => tracing::debug!(%from, "a handshake of an HTTP client has not ended in time"),
@@ -120,7 +120,7 @@ impl HttpEndpoint {
         }
     }
 
-    async fn attend<T>(
+    async fn serve_connection<T>(
         &self,
         router: Router,
         stream: T,
@@ -135,7 +135,7 @@ impl HttpEndpoint {
     }
 }
 
-impl HttpAttendant {
+impl HttpWorker {
     /// Serves the connections of this attendant until the endpoint stops. During shutdown the function waits until
     /// every request that has arrived has its reply.
     pub async fn serve(self) {
@@ -146,7 +146,7 @@ impl HttpAttendant {
                 let endpoint = endpoint.clone();
                 let router = router.clone();
                 let stop = stop.clone();
-                async move { endpoint.welcome(router, stream, from, &stop).await }
+                async move { endpoint.accept_connection(router, stream, from, &stop).await }
             })
             .await;
         open.close();

@@ -20,9 +20,9 @@ use crate::reserved_bytes::{self, ReservedBytes};
 use crate::verdicts::{self, OneVerdict, ShownVerdict};
 
 /// Retry time for a verdict that is not possible until an operator changes something.
-const LATER: Duration = Duration::from_secs(60);
+const RETRY_AFTER_LONG: Duration = Duration::from_secs(60);
 /// Retry time for a verdict that may soon be possible.
-const SOON: Duration = Duration::from_secs(1);
+const RETRY_AFTER_SHORT: Duration = Duration::from_secs(1);
 
 /// Creates the reply about a list of events.
 pub(crate) fn list(kind: CallKind, answers: &Answers, mut taken: ReservedBytes) -> Response {
@@ -76,8 +76,8 @@ pub(crate) fn single(kind: CallKind, answers: &Answers) -> Response {
 fn undecided(reason: Reason, hold: Option<&Hold>) -> Problem {
     let after = match hold {
         Some(Hold::Other { left_ms }) => Duration::from_millis((*left_ms).into()),
-        _ if reason.is_worth_retrying() || reason == Reason::ClaimsUnknown => SOON,
-        _ => LATER,
+        _ if reason.is_worth_retrying() || reason == Reason::ClaimsUnknown => RETRY_AFTER_SHORT,
+        _ => RETRY_AFTER_LONG,
     };
     let name = serde_json::to_value(reason).ok();
     let name = name.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default();

@@ -176,10 +176,10 @@ mod tests {
     #[test]
     fn verdicts_are_words_and_reasons() {
         let verdicts = [Verdict::FirstSeen, Verdict::Duplicate, Verdict::Undecided(Reason::Full)];
-        let said = |kind| text(kind, &verdicts, &[]);
-        assert_eq!(said(CallKind::Observe), r#"{"verdicts":["first_seen","duplicate",{"undecided":"full"}]}"#);
-        assert_eq!(said(CallKind::Confirm), r#"{"verdicts":["confirmed","duplicate",{"undecided":"full"}]}"#);
-        assert_eq!(said(CallKind::Release), r#"{"verdicts":["released","not_held",{"undecided":"full"}]}"#);
+        let json_of = |kind| text(kind, &verdicts, &[]);
+        assert_eq!(json_of(CallKind::Observe), r#"{"verdicts":["first_seen","duplicate",{"undecided":"full"}]}"#);
+        assert_eq!(json_of(CallKind::Confirm), r#"{"verdicts":["confirmed","duplicate",{"undecided":"full"}]}"#);
+        assert_eq!(json_of(CallKind::Release), r#"{"verdicts":["released","not_held",{"undecided":"full"}]}"#);
     }
 
     #[test]

@@ -32,11 +32,11 @@ const DOUBLINGS_MAX: u32 = 4;
 /// ```
 /// use firstseen_journal::{LOOKS, Looks, Steps};
 /// let (steps, mut looks) = (Steps::default(), Looks::default());
-/// let under_way = steps.begin();
-/// let hangs: Vec<bool> = (0..=LOOKS).map(|_| looks.look(steps.under_way())).collect();
+/// let in_progress = steps.begin();
+/// let hangs: Vec<bool> = (0..=LOOKS).map(|_| looks.look(steps.in_progress())).collect();
 /// assert_eq!(hangs, [false, false, false, false, false, false, true]);
-/// drop(under_way);
-/// assert!(looks.look(steps.under_way()) && !looks.is_stuck(), "it has not answered for long enough yet");
+/// drop(in_progress);
+/// assert!(looks.look(steps.in_progress()) && !looks.is_stuck(), "it has not answered for long enough yet");
 /// ```
 #[derive(Debug, Default)]
 pub struct Steps {
@@ -46,14 +46,14 @@ pub struct Steps {
 
 impl Steps {
     /// Notes the start of an operation, which is in progress until the returned value is dropped.
-    pub fn begin(&self) -> UnderWay<'_> {
+    pub fn begin(&self) -> InProgress<'_> {
         self.begun.fetch_add(1, Ordering::Relaxed);
-        UnderWay(self)
+        InProgress(self)
     }
 
     /// Returns the number of the operation in progress, or `None` if there is no operation. Each operation has a
     /// different number.
-    pub fn under_way(&self) -> Option<u64> {
+    pub fn in_progress(&self) -> Option<u64> {
         let ended = self.ended.load(Ordering::Relaxed);
         (self.begun.load(Ordering::Relaxed) > ended).then_some(ended)
     }
@@ -61,9 +61,9 @@ impl Steps {
 
 /// Operation of a disk that is in progress.
 #[derive(Debug)]
-pub struct UnderWay<'a>(&'a Steps);
+pub struct InProgress<'a>(&'a Steps);
 
-impl Drop for UnderWay<'_> {
+impl Drop for InProgress<'_> {
     fn drop(&mut self) {
         self.0.ended.fetch_add(1, Ordering::Relaxed);
     }
@@ -72,43 +72,44 @@ impl Drop for UnderWay<'_> {
 /// Results of all looks so far.
 #[derive(Debug, Default)]
 pub struct Looks {
-    under_way: Option<u64>,
-    /// Number of consecutive looks that have seen the operation `under_way`.
+    in_progress: Option<u64>,
+    /// Number of consecutive looks that have seen the operation `in_progress`.
     same: u32,
     /// Number of looks since an operation was last in progress for too long.
     well: u32,
     hangs: bool,
     /// Number of times that the disk hung again soon after it was trusted. `None` means that the disk has never hung.
-    relapses: Option<u32>,
+    repeated_hangs: Option<u32>,
 }
 
 impl Looks {
-    /// Takes a look that sees the operation `under_way`, and returns whether the disk hangs.
-    pub fn look(&mut self, under_way: Option<u64>) -> bool {
-        let is_same = under_way.is_some() && under_way == self.under_way;
+    /// Takes a look that sees the operation `in_progress`, and returns whether the disk hangs.
+    pub fn look(&mut self, in_progress: Option<u64>) -> bool {
+        let is_same = in_progress.is_some() && in_progress == self.in_progress;
         self.same = if is_same { self.same.saturating_add(1) } else { 0 };
-        self.under_way = under_way;
+        self.in_progress = in_progress;
         if self.same >= LOOKS {
             if !self.hangs {
-                self.relapses = self.relapses.filter(|_| !self.is_forgiven()).map_or(Some(0), |times| Some(times + 1));
+                self.repeated_hangs =
+                    self.repeated_hangs.filter(|_| !self.is_forgiven()).map_or(Some(0), |times| Some(times + 1));
             }
             self.hangs = true;
             self.well = 0;
         } else {
             self.well = self.well.saturating_add(1);
-            self.hangs &= self.well < self.well_looks();
+            self.hangs &= self.well < self.trust_looks();
         }
         self.hangs
     }
 
     /// Returns the number of looks for which the disk must respond to be trusted again.
-    fn well_looks(&self) -> u32 {
-        (2 * LOOKS) << self.relapses.unwrap_or(0).min(DOUBLINGS_MAX)
+    fn trust_looks(&self) -> u32 {
+        (2 * LOOKS) << self.repeated_hangs.unwrap_or(0).min(DOUBLINGS_MAX)
     }
 
     /// Returns whether the disk has responded for so long that it counts as a disk that has never hung.
     fn is_forgiven(&self) -> bool {
-        self.well >= FORGIVEN_AFTER * self.well_looks()
+        self.well >= FORGIVEN_AFTER * self.trust_looks()
     }
 
     /// Returns whether an operation has been in progress for too long and still is.
@@ -122,9 +123,9 @@ mod tests {
     use super::*;
 
     /// Takes one look for each of these operations, and returns whether the disk hangs after each look.
-    fn looked(under_way: impl IntoIterator<Item = Option<u64>>) -> Vec<bool> {
+    fn looked(in_progress: impl IntoIterator<Item = Option<u64>>) -> Vec<bool> {
         let mut looks = Looks::default();
-        under_way.into_iter().map(|number| looks.look(number)).collect()
+        in_progress.into_iter().map(|number| looks.look(number)).collect()
     }
 
     #[test]
@@ -162,13 +163,13 @@ mod tests {
         assert!(looked((0..200).map(Some)).iter().all(|hangs| !hangs), "each look sees another sync");
         assert!(looked(std::iter::repeat_n(None, 200)).iter().all(|hangs| !hangs), "none");
         let steps = Steps::default();
-        assert_eq!(steps.under_way(), None);
-        let under_way = steps.begin();
-        assert_eq!(steps.under_way(), Some(0));
+        assert_eq!(steps.in_progress(), None);
+        let in_progress = steps.begin();
+        assert_eq!(steps.in_progress(), Some(0));
         let queued = steps.begin();
-        drop(under_way);
-        assert_eq!(steps.under_way(), Some(1), "the next");
+        drop(in_progress);
+        assert_eq!(steps.in_progress(), Some(1), "the next");
         drop(queued);
-        assert_eq!(steps.under_way(), None);
+        assert_eq!(steps.in_progress(), None);
     }
 }

@@ -33,7 +33,7 @@ mod stamps;
 
 pub use disk::{Disk, DiskFile, DiskRoom};
 pub use folder::FolderDisk;
-pub use hang::{LOOKS, Looks, Steps, UnderWay};
+pub use hang::{InProgress, LOOKS, Looks, Steps};
 pub use journal::Journal;
 pub use memory::{MemoryDisk, MemoryFile};
 pub use message::{RecordError, decode, encode};

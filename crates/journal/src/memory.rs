@@ -300,7 +300,7 @@ impl MemoryDisk {
     }
 
     /// Replaces the contents of this disk by those of `other`.
-    pub fn become_like(&self, other: &Self) {
+    pub fn copy_from(&self, other: &Self) {
         let files = other.files().files.clone();
         self.files().files = files;
     }

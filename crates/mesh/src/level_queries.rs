@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use firstseen_filter::Probes;
 use firstseen_routing::{
-    Climb, Climbed, Decision, GroupReply, MonotonicMs, NodeId, Reason, Seen, Submission, Tick, Times,
+    Decision, GroupReply, LevelQuery, LevelReply, MonotonicMs, NodeId, Reason, Seen, Submission, Tick, Times,
 };
 
 use crate::links::{GroupInstance, Way};
@@ -33,7 +33,7 @@ struct Part {
 
 /// Unanswered query, with the answers received so far.
 struct Open {
-    climbed: Climbed,
+    climbed: LevelReply,
     parts: usize,
     deadline_ms: MonotonicMs,
 }
@@ -53,12 +53,12 @@ impl Climbs {
     pub(crate) fn begin(
         &mut self,
         from: GroupInstance,
-        climb: Climb,
+        climb: LevelQuery,
         by_head: BTreeMap<GroupInstance, Vec<usize>>,
     ) -> Vec<(GroupInstance, Submission)> {
         let events = climb.probes.len();
         let of = (from, climb.number);
-        let climbed = Climbed {
+        let climbed = LevelReply {
             number: climb.number,
             decisions: vec![Decision::Undecided(Reason::Unknown); events],
             seen: vec![Seen::default(); events],
@@ -105,7 +105,7 @@ impl Climbs {
             open.climbed.seen[index] = reply.answers.seen().get(of_part).copied().unwrap_or_default();
         }
         open.parts -= 1;
-        if open.parts == 0 { self.give_up(of) } else { None }
+        if open.parts == 0 { self.abandon(of) } else { None }
     }
 
     /// Returns a retry of a part, marked as possibly recorded.
@@ -116,10 +116,10 @@ impl Climbs {
     }
 
     /// Abandons a query, and returns an answer that contains the verdicts received so far.
-    pub(crate) fn give_up(&mut self, of: Asked) -> Option<Way> {
+    pub(crate) fn abandon(&mut self, of: Asked) -> Option<Way> {
         let Open { climbed, .. } = self.open.remove(&of)?;
         self.parts.retain(|_, part| part.of != of);
-        Some(Way::Climbed(of.0, climbed))
+        Some(Way::LevelReply(of.0, climbed))
     }
 
     /// Returns the queries whose deadline has passed.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use firstseen_routing::{Climb, Climbed, FilterId, NodeId, PeerMessage, Submission};
+use firstseen_routing::{FilterId, LevelQuery, LevelReply, NodeId, PeerMessage, Submission};
 
 /// Slice group of a filter on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,11 +22,11 @@ pub enum Way {
     /// Message from the first node to the second one.
     Peer(NodeId, NodeId, PeerMessage),
     /// Query from a group of one level of a filter tree to the heads at another level.
-    Climb(GroupInstance, Climb),
+    LevelQuery(GroupInstance, LevelQuery),
     /// Retry of a part of a query, from the first group to the second one.
     Again(GroupInstance, GroupInstance, Submission),
     /// Answer to a query, for the group that has asked.
-    Climbed(GroupInstance, Climbed),
+    LevelReply(GroupInstance, LevelReply),
 }
 
 impl Way {
@@ -40,15 +40,15 @@ impl Way {
     pub fn is_lost_with(&self, node: NodeId) -> bool {
         match self {
             Self::Peer(from, to, _) => *from == node || *to == node,
-            Self::Climb(asker, _) | Self::Again(asker, ..) | Self::Climbed(asker, _) => asker.node == node,
+            Self::LevelQuery(asker, _) | Self::Again(asker, ..) | Self::LevelReply(asker, _) => asker.node == node,
         }
     }
 
     fn link(&self) -> Link {
         match self {
             Self::Peer(from, to, _) => Link::between(*from, *to),
-            Self::Climb(asker, _) | Self::Again(asker, ..) => Link(asker.filter.0, asker.node.0, 1),
-            Self::Climbed(asker, _) => Link(asker.filter.0, asker.node.0, 2),
+            Self::LevelQuery(asker, _) | Self::Again(asker, ..) => Link(asker.filter.0, asker.node.0, 1),
+            Self::LevelReply(asker, _) => Link(asker.filter.0, asker.node.0, 2),
         }
     }
 }

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use firstseen_filter::{Digest, Probes};
 use firstseen_routing::{
-    Climb, ClusterMap, Command, FilterId, GroupOwner, HopCounts, Moment, NodeId, OwnerLimits, Prober, SlicedBuildError,
+    ClusterMap, Command, FilterId, GroupOwner, HopCounts, LevelQuery, Moment, NodeId, OwnerLimits, Prober,
+    SlicedBuildError,
 };
 
 use crate::level_queries::Climbs;
@@ -72,7 +73,7 @@ impl Mesh {
         let Moment { monotonic_ms, wall_ms } = self.now;
         self.now = Moment { monotonic_ms: monotonic_ms.after(passed_ms), wall_ms: wall_ms + passed_ms };
         for climb in self.climbs.late(self.now.monotonic_ms) {
-            self.links.extend(self.climbs.give_up(climb));
+            self.links.extend(self.climbs.abandon(climb));
         }
     }
 
@@ -88,7 +89,7 @@ impl Mesh {
     }
 
     /// Returns the identities of all owners, in ascending order.
-    pub fn seats(&self) -> Vec<GroupInstance> {
+    pub fn instances(&self) -> Vec<GroupInstance> {
         self.owners.keys().copied().collect()
     }
 
@@ -107,7 +108,7 @@ impl Mesh {
     /// # Errors
     /// Returns the same errors as [`Self::follow`].
     pub fn start(&mut self, node: NodeId) -> Result<(), SlicedBuildError> {
-        self.owners.retain(|seat, _| seat.node != node);
+        self.owners.retain(|instance, _| instance.node != node);
         self.follow(node)
     }
 
@@ -118,10 +119,10 @@ impl Mesh {
     /// Returns [`SlicedBuildError`] if memory is not available.
     pub fn follow(&mut self, node: NodeId) -> Result<(), SlicedBuildError> {
         let own = self.seats_of(node);
-        self.owners.retain(|seat, left| seat.node != node || own.contains(seat) || !left.is_idle());
-        for seat in own {
-            if let Entry::Vacant(place) = self.owners.entry(seat) {
-                place.insert(GroupOwner::build(seat.filter, &self.map, seat.group, node, self.limits)?);
+        self.owners.retain(|instance, left| instance.node != node || own.contains(instance) || !left.is_idle());
+        for instance in own {
+            if let Entry::Vacant(place) = self.owners.entry(instance) {
+                place.insert(GroupOwner::build(instance.filter, &self.map, instance.group, node, self.limits)?);
             }
         }
         Ok(())
@@ -129,7 +130,7 @@ impl Mesh {
 
     /// Ends the processes of these nodes. Their slices, the messages from and to them, and their queries are lost.
     pub fn end(&mut self, nodes: &BTreeSet<NodeId>) {
-        self.owners.retain(|seat, _| !nodes.contains(&seat.node));
+        self.owners.retain(|instance, _| !nodes.contains(&instance.node));
         self.links.retain(|way| !nodes.iter().any(|node| way.is_lost_with(*node)));
         self.climbs.forget(nodes);
     }
@@ -148,12 +149,12 @@ impl Mesh {
     /// Returns the groups that the map assigns to a node.
     fn seats_of(&self, node: NodeId) -> BTreeSet<GroupInstance> {
         let filters = self.map.filters.iter();
-        let seats = filters.flat_map(|(filter, record)| {
+        let instances = filters.flat_map(|(filter, record)| {
             let per_group = record.definition.slicing.slices_per_group().max(1);
             let own = record.all_copies().filter(move |(_, copy)| copy.node == node);
             own.map(move |(slice, _)| GroupInstance { filter: *filter, group: slice / per_group, node })
         });
-        seats.collect()
+        instances.collect()
     }
 
     /// Handles queries to other levels that the given nodes have not answered completely, for example because the
@@ -165,7 +166,7 @@ impl Mesh {
             parts.into_iter().for_each(|(part, _)| self.send_again(part));
         } else {
             let climbs: BTreeSet<(GroupInstance, u64)> = parts.into_iter().map(|(_, climb)| climb).collect();
-            self.links.extend(climbs.into_iter().filter_map(|climb| self.climbs.give_up(climb)));
+            self.links.extend(climbs.into_iter().filter_map(|climb| self.climbs.abandon(climb)));
         }
     }
 
@@ -180,26 +181,26 @@ impl Mesh {
     }
 
     /// Passes an input to an owner, if the owner exists.
-    pub fn input(&mut self, seat: GroupInstance, run: impl FnOnce(&mut GroupOwner)) {
-        if let Some(owner) = self.owners.get_mut(&seat) {
+    pub fn input(&mut self, instance: GroupInstance, run: impl FnOnce(&mut GroupOwner)) {
+        if let Some(owner) = self.owners.get_mut(&instance) {
             run(owner);
         }
     }
 
     /// Takes the commands that have resulted from the inputs to an owner since the last call.
-    pub fn take_commands(&mut self, seat: GroupInstance) -> Vec<Command> {
+    pub fn take_commands(&mut self, instance: GroupInstance) -> Vec<Command> {
         let mut commands = Vec::new();
-        self.input(seat, |owner| owner.take_commands(&mut commands));
+        self.input(instance, |owner| owner.take_commands(&mut commands));
         commands
     }
 
     /// Executes a command that concerns the network. Such a command sends a message or a query, or contains an answer
     /// to a query of another level. All other commands are returned to the caller, for example replies to producers,
     /// proposals to the consensus group, and records to persist.
-    pub fn carry_out(&mut self, seat: GroupInstance, command: Command) -> Option<Command> {
+    pub fn execute(&mut self, instance: GroupInstance, command: Command) -> Option<Command> {
         match command {
-            Command::Send { to, message } => self.links.push(Way::Peer(seat.node, to, message)),
-            Command::Climb(climb) => self.links.push(Way::Climb(seat, climb)),
+            Command::Send { to, message } => self.links.push(Way::Peer(instance.node, to, message)),
+            Command::LevelQuery(climb) => self.links.push(Way::LevelQuery(instance, climb)),
             Command::Reply(reply) if self.is_part(reply.reply_to) => {
                 self.links.extend(self.climbs.answered(reply));
             }
@@ -214,17 +215,17 @@ impl Mesh {
         let now = self.now;
         match way {
             Way::Peer(from, to, message) => {
-                let seat = GroupInstance { filter: message.filter, group: message.group, node: to };
-                self.input(seat, |owner| owner.receive(from, message, now));
-                vec![seat]
+                let instance = GroupInstance { filter: message.filter, group: message.group, node: to };
+                self.input(instance, |owner| owner.receive(from, message, now));
+                vec![instance]
             }
-            Way::Climb(from, climb) => self.arrive(from, climb),
+            Way::LevelQuery(from, climb) => self.arrive(from, climb),
             Way::Again(.., submission) if !self.is_part(submission.reply_to) => Vec::new(),
             Way::Again(_, to, submission) => {
                 self.input(to, |owner| owner.submit(submission, now));
                 vec![to]
             }
-            Way::Climbed(to, climbed) => {
+            Way::LevelReply(to, climbed) => {
                 self.input(to, |owner| owner.climbed(&climbed, now));
                 vec![to]
             }
@@ -232,7 +233,7 @@ impl Mesh {
     }
 
     /// Delivers a query to the heads of its events at the level that is asked. The heads receive it as batches.
-    fn arrive(&mut self, from: GroupInstance, climb: Climb) -> Vec<GroupInstance> {
+    fn arrive(&mut self, from: GroupInstance, climb: LevelQuery) -> Vec<GroupInstance> {
         let mut by_head: BTreeMap<GroupInstance, Vec<usize>> = BTreeMap::new();
         for event in 0..climb.probes.len() {
             let Some(head) = self.head(climb.to, climb.group, &climb.probes, event) else { return Vec::new() };
@@ -240,9 +241,9 @@ impl Mesh {
         }
         let now = self.now;
         let mut heads = Vec::new();
-        for (seat, submission) in self.climbs.begin(from, climb, by_head) {
-            self.input(seat, |owner| owner.submit(submission, now));
-            heads.push(seat);
+        for (instance, submission) in self.climbs.begin(from, climb, by_head) {
+            self.input(instance, |owner| owner.submit(submission, now));
+            heads.push(instance);
         }
         heads
     }
@@ -277,8 +278,8 @@ impl Mesh {
     /// The first element belongs to the root. A filter that is not part of a tree counts as a single level.
     pub fn hops(&mut self) -> Vec<HopCounts> {
         let mut levels: Vec<HopCounts> = Vec::new();
-        for (seat, owner) in &mut self.owners {
-            let branch = self.map.filters.get(&seat.filter).and_then(|record| record.branch.as_ref());
+        for (instance, owner) in &mut self.owners {
+            let branch = self.map.filters.get(&instance.filter).and_then(|record| record.branch.as_ref());
             let level = branch.map_or(0, |branch| usize::from(branch.level));
             levels.resize(levels.len().max(level + 1), HopCounts::default());
             let sum = &mut levels[level];

@@ -259,8 +259,8 @@ pub(crate) fn settle(map: &mut ClusterMap) {
     let mut lost: Vec<(FilterId, NodeId)> = Vec::new();
     for (filter, record) in &map.filters {
         for node in record.line.closed.iter().flat_map(|closed| &closed.awaited) {
-            let is_given_up = map.nodes.get(node).is_none_or(|it| it.is_down);
-            if is_given_up && !record.is_on(*node) {
+            let is_abandoned = map.nodes.get(node).is_none_or(|it| it.is_down);
+            if is_abandoned && !record.is_on(*node) {
                 lost.push((*filter, *node));
             }
         }

@@ -30,7 +30,7 @@ async fn stay_announced(meta: &Meta) {
         meta.inner.incarnation.send(Some(incarnation));
         tokio::select! {
             biased;
-            gone_on = maps.wait_for(|map| is_given_up(map, identity.node, incarnation)) => match gone_on {
+            gone_on = maps.wait_for(|map| is_abandoned(map, identity.node, incarnation)) => match gone_on {
                 Ok(_) => tracing::warn!("the other nodes have continued without this node: it now counts as restarted"),
                 Err(_) => return,
             },
@@ -41,7 +41,7 @@ async fn stay_announced(meta: &Meta) {
     }
 }
 
-fn is_given_up(map: &ClusterMap, node: NodeId, incarnation: Incarnation) -> bool {
+fn is_abandoned(map: &ClusterMap, node: NodeId, incarnation: Incarnation) -> bool {
     map.nodes.get(&node).is_some_and(|record| record.is_down && record.incarnation == incarnation)
 }
 

@@ -31,9 +31,9 @@ impl State {
         }
         let before = Arc::clone(&self.map);
         let secrets_before = Arc::clone(&self.secrets);
-        let may_take_more = shares::may_take_more(&command.change);
+        let can_increase_usage = shares::can_increase_usage(&command.change);
         let mut outcome = change(self, command.change);
-        if may_take_more && let Err(refused) = shares::check(&before, &self.map) {
+        if can_increase_usage && let Err(refused) = shares::check(&before, &self.map) {
             self.map = Arc::clone(&before);
             self.secrets = secrets_before;
             outcome = Err(refused);
@@ -86,9 +86,9 @@ fn change(state: &mut State, change: Change) -> Result<Outcome, Refusal> {
         Change::MoveSlices { filter, moves } => moves::begin(state, filter, &moves),
         Change::CancelMoves { name } => moves::cancel(state, &name),
         Change::PeerReached { by, by_incarnation, peer, peer_incarnation, is_reached } => {
-            let seer = NodeStart { node: by, incarnation: by_incarnation };
+            let reporter = NodeStart { node: by, incarnation: by_incarnation };
             let seen = NodeStart { node: peer, incarnation: peer_incarnation };
-            liveness::peer_reached(state, seer, seen, is_reached)
+            liveness::peer_reached(state, reporter, seen, is_reached)
         }
         Change::ForgiveFilter { name, ended } => filters::forgive(state, &name, &ended),
         Change::RestoreFilter(asked) => restore::begin(state, asked),

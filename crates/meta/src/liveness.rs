@@ -20,14 +20,14 @@ use crate::state::State;
 /// Applies a report of one node about another.
 pub(crate) fn peer_reached(
     state: &mut State,
-    seer: NodeStart,
+    reporter: NodeStart,
     seen: NodeStart,
     is_reached: bool,
 ) -> Result<Outcome, Refusal> {
-    let NodeStart { node: by, .. } = seer;
+    let NodeStart { node: by, .. } = reporter;
     let NodeStart { node: peer, .. } = seen;
     // A report about an earlier start, or by an earlier start, has no meaning.
-    if by == peer || !seer.counts_in(&state.map) || !seen.counts_in(&state.map) {
+    if by == peer || !reporter.counts_in(&state.map) || !seen.counts_in(&state.map) {
         return Ok(Outcome::Done);
     }
     let doubters = state.doubts.entry(peer).or_default();
@@ -62,11 +62,11 @@ pub(crate) fn left(state: &mut State, node: NodeId) {
 
 fn forget(state: &mut State, node: NodeId) {
     state.doubts.remove(&node);
-    no_longer_says(state, node);
+    discard_reports(state, node);
 }
 
 /// Discards the reports by a node.
-fn no_longer_says(state: &mut State, node: NodeId) {
+fn discard_reports(state: &mut State, node: NodeId) {
     for doubters in state.doubts.values_mut() {
         doubters.remove(&node);
     }
@@ -77,7 +77,7 @@ fn no_longer_says(state: &mut State, node: NodeId) {
 /// node at a time, and counts the remaining reports again before it marks the next node.
 fn judge(state: &mut State) {
     while let Some(node) = outvoted(state) {
-        no_longer_says(state, node);
+        discard_reports(state, node);
         let map = Arc::make_mut(&mut state.map);
         if let Some(record) = map.nodes.get_mut(&node) {
             record.is_down = true;

@@ -200,12 +200,12 @@ impl Controller {
         // If a leader has failed between the steps, a node that is missing in the map may still be a member.
         if matches!(answer.outcome, Some(Ok(_) | Err(Refusal::NodeUnknown { .. }))) {
             self.settle().await?;
-            self.expel(node.0).await?;
+            self.remove_voter(node.0).await?;
         }
         Ok(answer)
     }
 
-    async fn expel(&self, node: u64) -> Result<(), NoAnswer> {
+    async fn remove_voter(&self, node: u64) -> Result<(), NoAnswer> {
         let membership = self.membership();
         let alone = BTreeSet::from([node]);
         if membership.voters.contains(&node) {
@@ -229,7 +229,7 @@ impl Controller {
         let map = self.network.published.newest();
         for node in self.membership().members {
             match map.nodes.get(&NodeId(node)) {
-                None if self.network.published.has_left(NodeId(node)) => self.expel(node).await?,
+                None if self.network.published.has_left(NodeId(node)) => self.remove_voter(node).await?,
                 None => {}
                 Some(record) if record.voter != self.membership().voters.contains(&node) => {
                     self.show_voter(NodeId(node)).await?;

@@ -107,7 +107,7 @@ impl Meta {
     /// Makes this node count as restarted, as if the other nodes had marked it as down. A node calls this method after
     /// it was unable to hold its slices for a while, because its slices then lack events. `start` is the incarnation
     /// that the call ends. If the node already has another incarnation, the call has no effect.
-    pub fn begin_anew(&self, start: Incarnation) {
+    pub fn mark_restarted(&self, start: Incarnation) {
         self.inner.over.send(Some(start));
     }
 
@@ -210,12 +210,12 @@ impl Meta {
     /// Returns a receiver that tells whether the disk is nearly full. The value is `true` if only the space that is
     /// reserved for the consensus log is left. While the value is `true`, all other parts of the node must stop using
     /// disk space. The value changes to `true` before the consensus log begins to use the reserved space.
-    pub fn short_of_room(&self) -> watch::Receiver<bool> {
-        self.inner.database.watch_short()
+    pub fn nearly_full(&self) -> watch::Receiver<bool> {
+        self.inner.database.watch_nearly_full()
     }
 
     pub(crate) fn is_short_of_room(&self) -> bool {
-        *self.short_of_room().borrow()
+        *self.nearly_full().borrow()
     }
 
     /// Returns a receiver that tells whether the disk of the consensus log does not respond. While the value is `true`,
@@ -274,8 +274,8 @@ impl Meta {
     pub(crate) async fn attempt(&self, running: &Running, asked: &Asked) -> Answer {
         match running.leader() {
             // The openraft instance of this node waits for the disk, so it does not learn about a new leader.
-            _ if self.has_hung_disk() => self.ask_around(running, asked).await,
-            None => self.ask_around(running, asked).await,
+            _ if self.has_hung_disk() => self.ask_other_voters(running, asked).await,
+            None => self.ask_other_voters(running, asked).await,
             Some(leader) if leader == running.identity.node => self.serve(running, asked.clone()).await,
             Some(leader) => self
                 .forward(running, leader, asked)
@@ -287,7 +287,7 @@ impl Meta {
     /// Sends the request to the other voters, one after the other, until one of them answers as the leader. This method
     /// is used when this node does not know the leader. For example, the leader may not know the current address of
     /// this node yet, and therefore cannot send messages to it.
-    async fn ask_around(&self, running: &Running, asked: &Asked) -> Answer {
+    async fn ask_other_voters(&self, running: &Running, asked: &Asked) -> Answer {
         let map = running.network.published.newest();
         let others = map.nodes.iter().filter(|(node, record)| record.voter && **node != running.identity.node);
         let mut said = String::new();

@@ -18,7 +18,7 @@ use crate::meta::Meta;
 /// # Errors
 /// Returns a [`MetaError`]. After [`MetaError::Unknown`], the caller can repeat the request with the same id.
 pub async fn join(meta: &Meta, asked_by: AskedBy, id: CommandId, address: String) -> Result<NodeId, MetaError> {
-    let asked = if says_who(meta) { Asked::JoinBy { asked_by, id, address } } else { Asked::Join { id, address } };
+    let asked = if names_sender(meta) { Asked::JoinBy { asked_by, id, address } } else { Asked::Join { id, address } };
     match meta.request(asked).await? {
         Outcome::NodeAdded(node) => Ok(node),
         other => Err(MetaError::Stopped { reason: format!("a join ended with the unexpected outcome {other:?}") }),
@@ -30,7 +30,7 @@ pub async fn join(meta: &Meta, asked_by: AskedBy, id: CommandId, address: String
 /// # Errors
 /// Returns a [`MetaError`]. After [`MetaError::Unknown`], the caller can repeat the request with the same id.
 pub async fn leave(meta: &Meta, asked_by: AskedBy, id: CommandId, node: NodeId) -> Result<(), MetaError> {
-    let asked = if says_who(meta) { Asked::LeaveBy { asked_by, id, node } } else { Asked::Leave { id, node } };
+    let asked = if names_sender(meta) { Asked::LeaveBy { asked_by, id, node } } else { Asked::Leave { id, node } };
     meta.request(asked).await.map(drop)
 }
 
@@ -50,10 +50,10 @@ pub async fn propose_for(meta: &Meta, asked_by: AskedBy, id: CommandId, change: 
         );
         return Err(MetaError::FormatStays { reason });
     }
-    let asked_by = says_who(meta).then_some(asked_by);
+    let asked_by = names_sender(meta).then_some(asked_by);
     meta.propose(Command { id, asked_by, change }).await
 }
 
-fn says_who(meta: &Meta) -> bool {
+fn names_sender(meta: &Meta) -> bool {
     meta.map().borrow().format >= FORMAT_OF_WHO_ASKS
 }

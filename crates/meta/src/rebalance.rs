@@ -93,9 +93,9 @@ impl<'map> Layout<'map> {
             counts_of_group: BTreeMap::new(),
             moves: Vec::new(),
         };
-        let under_way: BTreeSet<(u32, NodeId)> = record.moves().map(|way| (way.slice, way.from)).collect();
-        let moving: BTreeSet<u32> = under_way.iter().map(|(slice, _)| *slice).collect();
-        for (slice, copy) in record.all_copies().filter(|(slice, copy)| !under_way.contains(&(*slice, copy.node))) {
+        let in_progress: BTreeSet<(u32, NodeId)> = record.moves().map(|way| (way.slice, way.from)).collect();
+        let moving: BTreeSet<u32> = in_progress.iter().map(|(slice, _)| *slice).collect();
+        for (slice, copy) in record.all_copies().filter(|(slice, copy)| !in_progress.contains(&(*slice, copy.node))) {
             layout.holders[slice as usize].push((copy.node, moving.contains(&slice)));
             layout.add(slice, copy.node);
         }

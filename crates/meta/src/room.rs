@@ -13,9 +13,9 @@ pub(crate) struct FullDisks(Arc<Mutex<BTreeSet<NodeId>>>);
 
 impl FullDisks {
     /// Stores a node's report whether its disk has no free space except for the reserved space.
-    pub(crate) fn note(&self, node: NodeId, is_short: bool) {
+    pub(crate) fn note(&self, node: NodeId, is_nearly_full: bool) {
         let mut short = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if is_short {
+        if is_nearly_full {
             short.insert(node)
         } else {
             short.remove(&node)

@@ -49,7 +49,7 @@ impl MetaService {
     }
 
     /// Returns the request in a message of `sender`, if the message is addressed to this node.
-    fn question<T: Voiced>(&self, sender: &Sender, message: &RaftMessage) -> Result<(&Running, T), Status> {
+    fn question<T: NamesSender>(&self, sender: &Sender, message: &RaftMessage) -> Result<(&Running, T), Status> {
         let running = self.running(&message.cluster_id)?;
         let me = running.identity.node;
         let from = NodeId(message.from_node);
@@ -76,7 +76,7 @@ impl MetaService {
 }
 
 /// A request that names its sender through its vote.
-trait Voiced: DeserializeOwned {
+trait NamesSender: DeserializeOwned {
     /// Whether only a leader sends this request.
     const LEADS: bool;
 
@@ -84,7 +84,7 @@ trait Voiced: DeserializeOwned {
     fn vote(&self) -> &Vote;
 }
 
-impl Voiced for AppendEntriesRequest<TypeConfig> {
+impl NamesSender for AppendEntriesRequest<TypeConfig> {
     const LEADS: bool = true;
 
     fn vote(&self) -> &Vote {
@@ -92,7 +92,7 @@ impl Voiced for AppendEntriesRequest<TypeConfig> {
     }
 }
 
-impl Voiced for InstallSnapshotRequest<TypeConfig> {
+impl NamesSender for InstallSnapshotRequest<TypeConfig> {
     const LEADS: bool = true;
 
     fn vote(&self) -> &Vote {
@@ -100,7 +100,7 @@ impl Voiced for InstallSnapshotRequest<TypeConfig> {
     }
 }
 
-impl Voiced for VoteRequest<u64> {
+impl NamesSender for VoteRequest<u64> {
     const LEADS: bool = false;
 
     fn vote(&self) -> &Vote {

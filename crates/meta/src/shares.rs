@@ -20,7 +20,7 @@ struct Taken {
 }
 
 /// Returns whether a change can increase the usage of filters.
-pub(crate) fn may_take_more(change: &Change) -> bool {
+pub(crate) fn can_increase_usage(change: &Change) -> bool {
     matches!(change, Change::CreateFilter(_) | Change::RestoreFilter(_) | Change::AlterFilter(_))
 }
 

@@ -63,7 +63,7 @@ impl Meta {
             let identity = database.value(IDENTITY).await?;
             let meta = Self::new(config, connector, database, starts);
             raising::read_hold(&meta).await?;
-            meta.inner.tasks.spawn(store::tend(meta.inner.database.clone(), meta.inner.stop.clone()));
+            meta.inner.tasks.spawn(store::maintain_reserve(meta.inner.database.clone(), meta.inner.stop.clone()));
             if let Some(identity) = identity {
                 meta.begin(identity).await?;
             }

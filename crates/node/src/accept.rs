@@ -61,34 +61,34 @@ pub(crate) struct TlsAccept {
 pub(crate) fn admitted(
     incoming: Incoming,
     tls: Option<TlsAccept>,
-    entrance: Arc<ConnectionRegistry>,
+    registry: Arc<ConnectionRegistry>,
 ) -> (ReceiverStream<Admitted>, JoinHandle<()>) {
-    let (guests, admitted) = mpsc::channel(ADMITTED_MAX);
-    let accepting = tokio::spawn(accept(incoming, tls, entrance, guests));
+    let (admitted_sender, admitted) = mpsc::channel(ADMITTED_MAX);
+    let accepting = tokio::spawn(accept(incoming, tls, registry, admitted_sender));
     (ReceiverStream::new(admitted), accepting)
 }
 
 async fn accept(
     mut incoming: Incoming,
     tls: Option<TlsAccept>,
-    entrance: Arc<ConnectionRegistry>,
-    guests: mpsc::Sender<Admitted>,
+    registry: Arc<ConnectionRegistry>,
+    admitted_sender: mpsc::Sender<Admitted>,
 ) {
     loop {
         let accepted = tokio::select! {
             biased;
-            () = guests.closed() => return,
+            () = admitted_sender.closed() => return,
             accepted = incoming.next() => accepted,
         };
         match (accepted, &tls) {
             (None, _) => return,
             (Some(Ok(connection)), None) => {
-                if guests.send(Ok(Guarded::new(connection, HTTP2, entrance.come()))).await.is_err() {
+                if admitted_sender.send(Ok(Guarded::new(connection, HTTP2, registry.come()))).await.is_err() {
                     return;
                 }
             }
             (Some(Ok(connection)), Some(tls)) => {
-                tokio::spawn(shake_hands(connection, tls.clone(), entrance.come(), guests.clone()));
+                tokio::spawn(shake_hands(connection, tls.clone(), registry.come(), admitted_sender.clone()));
             }
             (Some(Err(error)), _) if is_of_one_connection(&error) => {}
             (Some(Err(error)), _) => {
@@ -112,7 +112,7 @@ async fn shake_hands(
     connection: Connection,
     TlsAccept { tls, audit }: TlsAccept,
     place: ConnectionPlace,
-    guests: mpsc::Sender<Admitted>,
+    admitted_sender: mpsc::Sender<Admitted>,
 ) {
     let closed = place.closed().clone();
     let shaking = timeout(CONNECT_TIMEOUT, tls.accept(connection));
@@ -138,7 +138,7 @@ async fn shake_hands(
         audit.came(&who, None);
     }
     if is_stranger || place.known(party(caller.roles())) {
-        let _ = guests.send(Ok(Guarded::new(connection, HTTP2, place))).await;
+        let _ = admitted_sender.send(Ok(Guarded::new(connection, HTTP2, place))).await;
     }
 }
 
@@ -155,12 +155,12 @@ pub(crate) fn party(roles: PeerRoles) -> Party {
 /// the oldest one.
 pub(crate) struct BoundedListener {
     listener: TcpListener,
-    entrance: Arc<ConnectionRegistry>,
+    registry: Arc<ConnectionRegistry>,
 }
 
 impl BoundedListener {
     pub(crate) fn new(listener: TcpListener, connections_max: u32, meter: ConnectionMeter) -> Self {
-        Self { listener, entrance: ConnectionRegistry::new(0, connections_max, meter) }
+        Self { listener, registry: ConnectionRegistry::new(0, connections_max, meter) }
     }
 }
 
@@ -170,7 +170,7 @@ impl Listener for BoundedListener {
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         let (connection, address) = Listener::accept(&mut self.listener).await;
-        (Guarded::new(connection, HTTP1, self.entrance.come()), address)
+        (Guarded::new(connection, HTTP1, self.registry.come()), address)
     }
 
     fn local_addr(&self) -> io::Result<Self::Addr> {

@@ -77,7 +77,7 @@ pub(crate) struct AdminService {
     pub(crate) keeper: Arc<JournalWriter>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) clocks: Arc<Clocks>,
-    pub(crate) downs: Arc<DownNodes>,
+    pub(crate) down_nodes: Arc<DownNodes>,
     pub(crate) audit: Arc<Audit>,
     pub(crate) endpoints: Arc<OpenEndpoints>,
 }
@@ -345,12 +345,13 @@ impl Admin for AdminService {
     ) -> Result<Response<ForgiveFilterReply>, Status> {
         let (guest, ForgiveFilterRequest { command_id, name }) = enter(request)?;
         self.must_for(&guest, &name)?;
-        let ended = self.downs.ended(self.clock.monotonic_ms(), &self.config.timing).map_err(|(node, left_ms)| {
-            ErrorKind::Unavailable.status(format!(
-                "node {node} is down, but for {} more it may still record new events if it is only disconnected",
-                duration(left_ms)
-            ))
-        })?;
+        let ended =
+            self.down_nodes.ended(self.clock.monotonic_ms(), &self.config.timing).map_err(|(node, left_ms)| {
+                ErrorKind::Unavailable.status(format!(
+                    "node {node} is down, but for {} more it may still record new events if it is only disconnected",
+                    duration(left_ms)
+                ))
+            })?;
         self.propose(&guest, &command_id, Change::ForgiveFilter { name: name.clone(), ended }).await?;
         Ok(Response::new(ForgiveFilterReply {}))
     }

@@ -134,23 +134,28 @@ impl AuthenticatedCaller {
     /// # Errors
     /// Returns a message that names the missing right.
     pub(crate) fn may(&self, map: &ClusterMap, verb: FilterVerb, filter: &FilterRecord) -> Result<(), String> {
-        self.may_named(map, verb, map.name_for_rights(filter))
+        self.check_filter_right(map, verb, map.name_for_rights(filter))
     }
 
     /// Checks whether the caller has a right on the filter with this name. The filter need not exist.
     ///
     /// # Errors
     /// Returns a message that names the missing right.
-    pub(crate) fn may_named(&self, map: &ClusterMap, verb: FilterVerb, name: &str) -> Result<(), String> {
-        may_named(self.standing(map), verb, name)
+    pub(crate) fn check_filter_right(&self, map: &ClusterMap, verb: FilterVerb, name: &str) -> Result<(), String> {
+        check_filter_right(self.standing(map), verb, name)
     }
 
-    /// Checks whether the caller has a right on a filter, like [`Self::may_named`], but does not check whether the
-    /// caller's token is still valid. This method is used for an operation that the caller began with a valid token.
-    /// Such an operation may be completed after the token has expired, as long as the caller's principal still has the
-    /// right.
-    pub(crate) fn principal_may_named(&self, map: &ClusterMap, verb: FilterVerb, name: &str) -> Result<(), String> {
-        may_named(self.standing_of_principal(map), verb, name)
+    /// Checks whether the caller has a right on a filter, like [`Self::check_filter_right`], but does not check whether
+    /// the caller's token is still valid. This method is used for an operation that the caller began with a valid
+    /// token. Such an operation may be completed after the token has expired, as long as the caller's principal still
+    /// has the right.
+    pub(crate) fn check_principal_filter_right(
+        &self,
+        map: &ClusterMap,
+        verb: FilterVerb,
+        name: &str,
+    ) -> Result<(), String> {
+        check_filter_right(self.standing_of_principal(map), verb, name)
     }
 
     /// Returns the name and the quota of the caller's principal. Returns `None` if no quota applies.
@@ -180,7 +185,7 @@ impl AuthenticatedCaller {
     pub(crate) fn visible(&self, map: &Arc<ClusterMap>) -> Arc<ClusterMap> {
         let sees_all = match self.standing(map) {
             Ok(Standing::Everything | Standing::Role) => true,
-            Ok(Standing::Granted(_, rights)) => rights.may_on_cluster(ClusterVerb::View),
+            Ok(Standing::Granted(_, rights)) => rights.has_cluster_right(ClusterVerb::View),
             Err(_) => false,
         };
         if sees_all {
@@ -206,9 +211,9 @@ impl AuthenticatedCaller {
             Standing::Granted(principal, rights) => (principal, rights),
         };
         let may = match (right, filter) {
-            (Right::Cluster(verb), _) => rights.may_on_cluster(verb),
+            (Right::Cluster(verb), _) => rights.has_cluster_right(verb),
             (Right::Filter(verb), Some(filter)) => rights.may(verb, filter),
-            (Right::Filter(verb), None) | (Right::SomeFilter(verb), _) => rights.may_with_some(verb),
+            (Right::Filter(verb), None) | (Right::SomeFilter(verb), _) => rights.has_right_on_some_filter(verb),
         };
         if may { Ok(()) } else { Err(ErrorKind::Forbidden.status(missing(principal, right, filter))) }
     }
@@ -267,7 +272,7 @@ impl AuthenticatedCaller {
 }
 
 /// Checks whether a caller with this standing has a right on the filter with this name.
-fn may_named(standing: Result<Standing<'_>, Status>, verb: FilterVerb, name: &str) -> Result<(), String> {
+fn check_filter_right(standing: Result<Standing<'_>, Status>, verb: FilterVerb, name: &str) -> Result<(), String> {
     match standing.map_err(|status| status.message().to_owned())? {
         Standing::Granted(principal, rights) if !rights.may(verb, name) => {
             Err(missing(principal, Right::Filter(verb), Some(name)))

@@ -34,7 +34,7 @@ const WARNINGS_S: [u64; 3] = [30 * DAY_S, 7 * DAY_S, DAY_S];
 /// The task that checks the certificate files.
 pub(crate) struct Certificates {
     tls: ServerTls,
-    entrance: Arc<ConnectionRegistry>,
+    registry: Arc<ConnectionRegistry>,
     clock: Arc<dyn Clock>,
     /// Problems that the last check found. They are kept so that the log reports each problem only once.
     complaints: Vec<String>,
@@ -47,9 +47,9 @@ pub(crate) struct Certificates {
 pub(crate) type Ends = [Gauge; 2];
 
 impl Certificates {
-    /// Creates the task that checks the files of `tls` and the connections of `entrance`.
-    pub(crate) fn new(tls: ServerTls, entrance: Arc<ConnectionRegistry>, clock: Arc<dyn Clock>, ends: Ends) -> Self {
-        Self { tls, entrance, clock, complaints: Vec::new(), warned: Vec::new(), ends }
+    /// Creates the task that checks the files of `tls` and the connections of `registry`.
+    pub(crate) fn new(tls: ServerTls, registry: Arc<ConnectionRegistry>, clock: Arc<dyn Clock>, ends: Ends) -> Self {
+        Self { tls, registry, clock, complaints: Vec::new(), warned: Vec::new(), ends }
     }
 
     /// Checks the files periodically and whenever `told` is notified, until `stop` is cancelled.
@@ -97,7 +97,7 @@ impl Certificates {
 
     fn close_refused(&self) {
         let now = self.now();
-        let closed = self.entrance.close_where(|certificates| self.tls.still_accepts(certificates, now));
+        let closed = self.registry.close_where(|certificates| self.tls.still_accepts(certificates, now));
         if closed > 0 {
             tracing::warn!(closed, "connections are closed because their certificates are no longer accepted");
         }

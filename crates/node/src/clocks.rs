@@ -65,9 +65,9 @@ impl Clocks {
     pub(crate) fn new(skew_max_ms: u64, rules: Rules, last_time: Arc<dyn LastTime>, lease: Arc<SharedLease>) -> Self {
         let is_checked = rules.keep(Rule::MeasuresClocks);
         let time = if is_checked { TimeOfDay::UNKNOWN } else { TimeOfDay::UNCHECKED };
-        let ran_until_ms = last_time.read().filter(|_| rules.keep(Rule::ComparesFirstLook));
+        let ran_until_ms = last_time.read().filter(|_| rules.keep(Rule::ChecksClockAtStart));
         let watch = ClockWatch::new(skew_max_ms).after(ran_until_ms);
-        let watch = if rules.keep(Rule::MindsStandstills) { watch } else { watch.without_standstills() };
+        let watch = if rules.keep(Rule::DetectsSuspensions) { watch } else { watch.without_standstills() };
         let watch = Mutex::new(watch);
         let time = Mutex::new(time);
         Self { skew_max_ms, is_checked, watch, time, last_time, lease, standstills: watch::Sender::new(0) }
@@ -93,7 +93,7 @@ impl Clocks {
     }
 
     /// Returns the time of day if it is reliable.
-    pub(crate) fn sure_wall_ms(&self, now: Moment) -> Option<u64> {
+    pub(crate) fn reliable_wall_ms(&self, now: Moment) -> Option<u64> {
         let Reading { moment, doubt } = self.time_of_day().read(now);
         doubt.is_none().then_some(moment.wall_ms)
     }
@@ -169,7 +169,7 @@ impl Clocks {
 
     /// Notifies the users of the clocks if this machine may have been paused again.
     fn note_standstills(&self, found: u64) {
-        self.lease.stood_still(found);
+        self.lease.revoke_after_suspension(found);
         self.standstills.send_if_modified(|known| std::mem::replace(known, found) != found);
     }
 
@@ -218,7 +218,7 @@ pub(crate) async fn keep(clocks: Arc<Clocks>, clock: Arc<dyn Clock>, mut views: 
         let view = views.borrow_and_update().clone();
         let now = clock.now();
         clocks.look(now, &view);
-        if let Some(wall_ms) = clocks.sure_wall_ms(now).filter(|_| next_keep_ms <= now.monotonic_ms) {
+        if let Some(wall_ms) = clocks.reliable_wall_ms(now).filter(|_| next_keep_ms <= now.monotonic_ms) {
             clocks.last_time.keep(wall_ms);
             next_keep_ms = now.monotonic_ms.after(KEEP_EVERY_MS);
         }

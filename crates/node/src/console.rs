@@ -113,7 +113,7 @@ async fn guarded(request: Request, next: Next) -> Response {
 }
 
 async fn overview(State(mut console): State<Console>) -> Response {
-    console.viewers.glance();
+    console.viewers.note_request();
     let fresh = console.newest.wait_for(|newest| {
         newest.as_ref().is_some_and(|frame| console.clock.monotonic_ms() < frame.at_ms.after(FRESH_MS))
     });

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use firstseen_backend::{ClientSession, Counting, Host, Making, NewFilter, Refused};
+use firstseen_backend::{ClientSession, CountFuture, Host, NewFilter, OperationFuture, Refused};
 use firstseen_filter::{FilterSpec, GrowthSpec, Kind, Limit, Window};
 use firstseen_meta::{self as meta, Change, Meta, propose_for, slice_bytes};
 use firstseen_routing::rules::{Rule, Rules};
@@ -137,7 +137,7 @@ impl NodeServices {
         self.node.audit.denied_stranger(Some(from), self.call, reason);
     }
 
-    fn let_in(&self, caller: Caller, from: SocketAddr, shown: Option<Shown>) -> Option<Arc<dyn ClientSession>> {
+    fn open_session(&self, caller: Caller, from: SocketAddr, shown: Option<Shown>) -> Option<Arc<dyn ClientSession>> {
         let needs = Needs { role: Role::Producer, right: Some(Right::SomeFilter(FilterVerb::Describe)) };
         let EndpointContext { audit, .. } = &*self.node;
         let who = audit.who(&caller, Some(from));
@@ -151,7 +151,7 @@ impl NodeServices {
 
     /// Returns the client of a connection for which a simulated network vouches in place of a certificate.
     pub(crate) fn vouched_for(&self, vouched: Vouched, from: SocketAddr) -> Option<Arc<dyn ClientSession>> {
-        self.let_in(Caller::vouched_for(vouched), from, None)
+        self.open_session(Caller::vouched_for(vouched), from, None)
     }
 }
 
@@ -170,13 +170,13 @@ impl Host for NodeServices {
                     looked_s: AtomicU64::new(0),
                     is_accepted: AtomicBool::new(true),
                 });
-                self.let_in(Caller::showing(Some(Arc::new(certificates.to_vec()))), from, shown)
+                self.open_session(Caller::showing(Some(Arc::new(certificates.to_vec()))), from, shown)
             }
             // Without TLS, a client cannot present a certificate. If access control is enabled, the client must
             // therefore present a token.
             None if self.node.map().access.is_enabled => None,
             None if self.node.is_secure && !from.ip().is_loopback() => None,
-            None => self.let_in(Caller::showing(None), from, None),
+            None => self.open_session(Caller::showing(None), from, None),
         }
     }
 
@@ -191,7 +191,7 @@ impl Host for NodeServices {
                 self.audit_denied(from, "it presented the token of another principal than it named");
                 None
             }
-            Ok(shown) => self.let_in(Caller::showing(Some(Arc::default())).by_token(shown), from, None),
+            Ok(shown) => self.open_session(Caller::showing(Some(Arc::default())).by_token(shown), from, None),
             Err(status) => {
                 self.audit_denied(from, status.message());
                 None
@@ -205,7 +205,7 @@ impl Host for NodeServices {
         Some(slice_bytes(&record.definition).ok()?.saturating_mul(record.all_copies().count() as u64))
     }
 
-    fn recorded_events<'a>(&'a self, filter: &'a str) -> Counting<'a> {
+    fn recorded_events<'a>(&'a self, filter: &'a str) -> CountFuture<'a> {
         Box::pin(async move {
             let map = self.node.map();
             let (id, record) = map.filter_named(filter)?;
@@ -216,7 +216,7 @@ impl Host for NodeServices {
 
     fn now_ms(&self) -> Result<u64, Reason> {
         let EndpointContext { clock, clocks, rules, .. } = &*self.node;
-        if !rules.keep(Rule::EndpointStampsByJudgedTime) {
+        if !rules.keep(Rule::EndpointStampsByVerifiedTime) {
             return Ok(clock.wall_ms());
         }
         let Reading { moment, doubt } = clocks.time_of_day().read(clock.now());
@@ -247,16 +247,16 @@ impl Visitor {
 }
 
 impl ClientSession for Visitor {
-    fn must_say_who(&self) -> bool {
+    fn requires_authentication(&self) -> bool {
         self.is_stale(&self.node.map())
     }
 
     fn sees(&self, filter: &str) -> bool {
         let map = self.node.map();
-        !self.is_stale(&map) && self.guest.may_named(&map, FilterVerb::Describe, filter).is_ok()
+        !self.is_stale(&map) && self.guest.check_filter_right(&map, FilterVerb::Describe, filter).is_ok()
     }
 
-    fn make<'a>(&'a self, new: NewFilter<'a>) -> Making<'a> {
+    fn make<'a>(&'a self, new: NewFilter<'a>) -> OperationFuture<'a> {
         Box::pin(async move {
             let growth = new.grows.then_some(GROWTH);
             let spec = FilterSpec {
@@ -274,7 +274,7 @@ impl ClientSession for Visitor {
         })
     }
 
-    fn drop_filter<'a>(&'a self, name: &'a str) -> Making<'a> {
+    fn drop_filter<'a>(&'a self, name: &'a str) -> OperationFuture<'a> {
         Box::pin(self.change(Change::DropFilter { name: name.to_owned() }))
     }
 
@@ -282,7 +282,7 @@ impl ClientSession for Visitor {
         if !self.node.rules.keep(Rule::EndpointChecksRightsAtConfirm) {
             return Ok(());
         }
-        self.guest.principal_may_named(&self.node.map(), FilterVerb::Observe, filter).map_err(|missing| {
+        self.guest.check_principal_filter_right(&self.node.map(), FilterVerb::Observe, filter).map_err(|missing| {
             self.guest.note_refused(&missing);
             Refused::Forbidden(missing)
         })
@@ -293,7 +293,7 @@ impl ClientSession for Visitor {
         if self.is_stale(&map) {
             return Err(Refused::Unknown);
         }
-        self.guest.may_named(&map, verb, filter).map_err(|missing| {
+        self.guest.check_filter_right(&map, verb, filter).map_err(|missing| {
             self.guest.note_refused(&missing);
             Refused::Forbidden(missing)
         })?;

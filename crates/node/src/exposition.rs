@@ -155,7 +155,7 @@ fn show_node(registry: &mut Registry, exposition: &Exposition) {
         (
             "data_disk_short",
             "1 if the disk of the data folder has no space left except for the space reserved for the consensus log",
-            u64::from(*meta.short_of_room().borrow()),
+            u64::from(*meta.nearly_full().borrow()),
         ),
         ("data_disk_hung", "1 if the disk of the consensus log hangs", u64::from(*meta.disk_hangs().borrow())),
     ];

@@ -138,7 +138,7 @@ impl FolderWatch {
 
     /// Returns the reason why data that is recorded now is lost when the process ends. `None` means that no file is
     /// missing.
-    pub(crate) fn not_kept(&self) -> Option<String> {
+    pub(crate) fn data_loss_reason(&self) -> Option<String> {
         let missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
         missing.as_ref().map(|path| {
             format!(
@@ -165,13 +165,13 @@ pub(crate) async fn keep(kept: Arc<dyn KeptFiles>, watch: Arc<FolderWatch>) {
         // The check runs on a blocking thread because the disk may hang.
         let Ok(missing) = tokio::task::spawn_blocking(move || files.missing()).await else { return };
         watch.note(missing);
-        let not_kept = watch.not_kept();
-        match &not_kept {
+        let data_loss_reason = watch.data_loss_reason();
+        match &data_loss_reason {
             Some(reason) if !was_missing => tracing::error!("{reason}"),
             None if was_missing => tracing::info!("the data folder has everything again"),
             _ => {}
         }
-        was_missing = not_kept.is_some();
+        was_missing = data_loss_reason.is_some();
         tokio::time::sleep(LOOK).await;
     }
 }

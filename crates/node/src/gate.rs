@@ -59,14 +59,14 @@ impl GateLayer {
         let Some(visitor) = parts.extensions.remove::<Visitor>() else {
             return Err(ErrorKind::Internal.status("the call does not belong to a connection"));
         };
-        let Visitor { tcp, tls, vouched, seat } = visitor;
+        let Visitor { tcp, tls, vouched, slot } = visitor;
         let certificates = tls.as_ref().and_then(|tls| tls.peer_certs()).unwrap_or_default();
         let map = self.views.borrow().map.clone();
         let caller = match vouched {
             Some(vouched) if !self.is_secure => Caller::vouched_for(vouched),
             _ => Caller::showing(self.is_secure.then_some(certificates)),
         };
-        let caller = self.named(caller, &parts, &map, &tcp, &seat)?;
+        let caller = self.named(caller, &parts, &map, &tcp, &slot)?;
         let call = authenticated_caller::Call { path: parts.uri.path(), needs };
         let guest = AuthenticatedCaller::enter(caller, tcp.remote_addr, call, &map, &self.audit)?;
         parts.extensions.insert(tcp);
@@ -80,7 +80,7 @@ impl GateLayer {
             Some(Party::Nodes) if party == Party::Producers => party,
             Some(party) => party,
         };
-        let Some((place, open)) = seat.begin_call(caller_party) else {
+        let Some((place, open)) = slot.begin_call(caller_party) else {
             let full = "the node has no room for another connection: see connections_max";
             return Err(ErrorKind::Overloaded.status(full));
         };
@@ -104,7 +104,7 @@ impl GateLayer {
         parts: &Parts,
         map: &ClusterMap,
         tcp: &TcpConnectInfo,
-        seat: &ConnectionSlot,
+        slot: &ConnectionSlot,
     ) -> Result<Caller, Status> {
         if !caller.may_show_token() {
             return Ok(caller);
@@ -114,7 +114,7 @@ impl GateLayer {
             Ok(Some(named)) => {
                 let token = named.token.id();
                 let caller = caller.by_token(named);
-                if seat.is_first_of(token) {
+                if slot.is_first_of(token) {
                     self.audit.came(&self.audit.who(&caller, tcp.remote_addr()), Some(token));
                 }
                 Ok(caller)

@@ -45,13 +45,13 @@ impl Health {
         let view = self.views.newest();
         self.not_alive()
             .or_else(|| self.departure.has_begun().then(|| "the node is about to stop".to_owned()))
-            .or_else(|| self.folder.not_kept())
+            .or_else(|| self.folder.data_loss_reason())
             .or_else(|| self.no_room())
             .or_else(|| self.displaced(&view))
             .or_else(|| view.not_ready())
             .or_else(|| lease::not_held(self.clocks.lease().newest(), self.clock.now()))
             .or_else(|| self.clocks.not_sure(self.clock.now()))
-            .or_else(|| self.not_whole(&view))
+            .or_else(|| self.incomplete_reason(&view))
     }
 
     /// Returns whether the node's disks prevent it from serving, or whether the node has left its cluster.
@@ -61,7 +61,7 @@ impl Health {
         } else if *self.meta.disk_hangs().borrow() {
             "the disk of the data folder hangs: the node cannot take part in the consensus, and the other nodes \
              continue without it until the disk answers"
-        } else if *self.meta.short_of_room().borrow() {
+        } else if *self.meta.nearly_full().borrow() {
             "the disk of the data folder is nearly full, and the remaining space is reserved for the consensus log: \
              events of durable filters and changes that can wait are rejected until it has room"
         } else if self.meta.has_left() {
@@ -86,12 +86,12 @@ impl Health {
     }
 
     /// Returns the reason why slices on this node lack data that other nodes have.
-    fn not_whole(&self, view: &View) -> Option<String> {
-        if !self.rules.keep(Rule::ReadyWhenWhole) {
+    fn incomplete_reason(&self, view: &View) -> Option<String> {
+        if !self.rules.keep(Rule::ReadyWhenComplete) {
             return None;
         }
         let groups = self.owners.catching_up();
-        view.not_whole().or_else(|| {
+        view.incomplete_reason().or_else(|| {
             (groups > 0).then(|| format!("{groups} slice groups here are receiving the events that they have missed"))
         })
     }

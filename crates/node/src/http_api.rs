@@ -61,13 +61,13 @@ async fn serve(
             let calls = stop.run_until_cancelled(connecting).await?;
             let connecting = own_clients.connect(CLIENTS, STREAM_DEADLINE);
             let streams = stop.run_until_cancelled(connecting).await?;
-            let (sender, attendant) = endpoint.attendant(Clients { calls, streams }, stop);
-            Some((sender, attendant.serve()))
+            let (sender, worker) = endpoint.worker(Clients { calls, streams }, stop);
+            Some((sender, worker.serve()))
         }
     });
-    let Some(attendants) = started.await else { return };
+    let Some(workers) = started.await else { return };
     let _ = endpoints.http.set(endpoint.counts());
-    endpoint.serve(listener, &attendants, stop).await;
+    endpoint.serve(listener, &workers, stop).await;
 }
 
 /// Closes the HTTP endpoint. Requests that the endpoint has already received still get their replies, so this function

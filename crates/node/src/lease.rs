@@ -23,7 +23,7 @@ use crate::view::{Me, Views};
 const TRIES: u64 = 8;
 
 /// Interval between two requests while the node has no lease.
-const AGAIN: Duration = Duration::from_millis(100);
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// The lease of this node, shared with its owners.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl SharedLease {
     /// Sets the number of pauses of this machine that have been detected so far. If the number has increased since the
     /// last call, the current lease may have ended during a pause, so this method revokes it. The end of the lease
     /// cannot be detected with the node's clock, because the clock may have stopped during the pause.
-    pub(crate) fn stood_still(&self, standstills: u64) {
+    pub(crate) fn revoke_after_suspension(&self, standstills: u64) {
         let mut held = self.held();
         if held.standstills != standstills {
             *held = Held { lease: Lease::NONE, standstills };
@@ -114,7 +114,7 @@ impl LeaseRenewal {
                 self.lease.grant(Lease::granted(asked, self.lease_ms, self.skew_max_ms), standstills);
             }
             log_change(&mut is_held, self.lease.newest().holds(self.clock.now()));
-            let pause = if is_held { between } else { between.min(AGAIN) };
+            let pause = if is_held { between } else { between.min(RETRY_PAUSE) };
             // If a pause of the machine has ended the lease, a new lease is requested at once.
             let _ = tokio::time::timeout(pause, self.standstills.changed()).await;
         }
@@ -168,12 +168,12 @@ pub(crate) struct DownNodes(Mutex<BTreeMap<NodeId, (Incarnation, MonotonicMs)>>)
 impl DownNodes {
     /// Updates the times according to a new cluster map, which took effect at `now_ms`.
     pub(crate) fn follow(&self, map: &ClusterMap, now_ms: MonotonicMs) {
-        let mut downs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        downs.retain(|node, (incarnation, _)| {
+        let mut down_nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        down_nodes.retain(|node, (incarnation, _)| {
             map.nodes.get(node).is_some_and(|record| record.is_down && record.incarnation == *incarnation)
         });
         for (node, record) in map.nodes.iter().filter(|(_, record)| record.is_down) {
-            downs.entry(*node).or_insert((record.incarnation, now_ms));
+            down_nodes.entry(*node).or_insert((record.incarnation, now_ms));
         }
     }
 
@@ -185,15 +185,15 @@ impl DownNodes {
         now_ms: MonotonicMs,
         timing: &Timing,
     ) -> Result<BTreeMap<NodeId, Incarnation>, (NodeId, u64)> {
-        let downs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let down_nodes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let over_after_ms = leases_over_after_ms(timing.lease_ms, timing.clock_skew_max_ms);
-        for (node, (_, since_ms)) in &*downs {
+        for (node, (_, since_ms)) in &*down_nodes {
             let left_ms = since_ms.after(over_after_ms).since(now_ms);
             if left_ms > 0 {
                 return Err((*node, left_ms));
             }
         }
-        Ok(downs.iter().map(|(node, (incarnation, _))| (*node, *incarnation)).collect())
+        Ok(down_nodes.iter().map(|(node, (incarnation, _))| (*node, *incarnation)).collect())
     }
 }
 
@@ -221,9 +221,9 @@ mod tests {
         let before = lease.standstills();
         lease.grant(granted, before);
         assert!(lease.newest().holds(now));
-        lease.stood_still(before);
+        lease.revoke_after_suspension(before);
         assert!(lease.newest().holds(now), "nothing new was found");
-        lease.stood_still(before + 1);
+        lease.revoke_after_suspension(before + 1);
         assert!(!lease.newest().holds(now));
         lease.grant(granted, before);
         assert!(!lease.newest().holds(now), "it was asked for before the machine stood still");
@@ -233,22 +233,22 @@ mod tests {
 
     #[test]
     fn who_is_down_may_have_a_lease_until_that_is_over() {
-        let downs = DownNodes::default();
-        downs.follow(&map(false, 1), MonotonicMs(0));
-        assert_eq!(downs.ended(MonotonicMs(0), &timing()), Ok(BTreeMap::new()));
-        downs.follow(&map(true, 1), MonotonicMs(100));
-        downs.follow(&map(true, 1), MonotonicMs(5_000));
-        assert_eq!(downs.ended(MonotonicMs(5_100), &timing()), Err((NodeId(1), 1_500)));
-        assert_eq!(downs.ended(MonotonicMs(6_600), &timing()), Ok(BTreeMap::from([(NodeId(1), Incarnation(1))])));
+        let down_nodes = DownNodes::default();
+        down_nodes.follow(&map(false, 1), MonotonicMs(0));
+        assert_eq!(down_nodes.ended(MonotonicMs(0), &timing()), Ok(BTreeMap::new()));
+        down_nodes.follow(&map(true, 1), MonotonicMs(100));
+        down_nodes.follow(&map(true, 1), MonotonicMs(5_000));
+        assert_eq!(down_nodes.ended(MonotonicMs(5_100), &timing()), Err((NodeId(1), 1_500)));
+        assert_eq!(down_nodes.ended(MonotonicMs(6_600), &timing()), Ok(BTreeMap::from([(NodeId(1), Incarnation(1))])));
     }
 
     #[test]
     fn another_start_that_is_down_is_waited_for_anew() {
-        let downs = DownNodes::default();
-        downs.follow(&map(true, 1), MonotonicMs(0));
-        downs.follow(&map(true, 2), MonotonicMs(9_000));
-        assert_eq!(downs.ended(MonotonicMs(9_000), &timing()), Err((NodeId(1), 6_500)));
-        downs.follow(&map(false, 3), MonotonicMs(9_001));
-        assert_eq!(downs.ended(MonotonicMs(9_001), &timing()), Ok(BTreeMap::new()));
+        let down_nodes = DownNodes::default();
+        down_nodes.follow(&map(true, 1), MonotonicMs(0));
+        down_nodes.follow(&map(true, 2), MonotonicMs(9_000));
+        assert_eq!(down_nodes.ended(MonotonicMs(9_000), &timing()), Err((NodeId(1), 6_500)));
+        down_nodes.follow(&map(false, 3), MonotonicMs(9_001));
+        assert_eq!(down_nodes.ended(MonotonicMs(9_001), &timing()), Ok(BTreeMap::new()));
     }
 }

@@ -28,8 +28,8 @@ use audits::{AuditMeter, AuditMetrics};
 use latency::LatencyCounts;
 pub(crate) use links::LinkMeter;
 use links::LinkMetrics;
-pub(crate) use parent_queries::ClimbMeter;
-use parent_queries::ClimbMetrics;
+pub(crate) use parent_queries::LevelQueryMeter;
+use parent_queries::LevelQueryMetrics;
 pub(crate) use scrapes::Scrapes;
 pub(crate) use sorted::{Sorted, by_name};
 
@@ -149,8 +149,8 @@ pub(crate) struct Metrics {
     connections_open: Gauges<ListenerLabel>,
     connections_refused: Count<ListenerLabel>,
     connections_closed: Count<ListenerLabel>,
-    climbs: ClimbMetrics,
-    unkept: Counter,
+    climbs: LevelQueryMetrics,
+    unpersisted: Counter,
     certificate_ends: Gauges<CertificateLabel>,
 }
 
@@ -168,7 +168,7 @@ impl Metrics {
     /// Creates metrics that are all zero.
     pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("firstseen");
-        let climbs = ClimbMetrics::new(&mut registry);
+        let climbs = LevelQueryMetrics::new(&mut registry);
         let audits = AuditMetrics::new(&mut registry);
         let links = LinkMetrics::new(&mut registry);
         let mut metrics = Self {
@@ -190,7 +190,7 @@ impl Metrics {
             connections_refused: Sorted::default(),
             connections_closed: Sorted::default(),
             climbs,
-            unkept: Counter::default(),
+            unpersisted: Counter::default(),
             certificate_ends: Sorted::default(),
         };
         metrics.register_batches();
@@ -232,7 +232,7 @@ impl Metrics {
         let help = "Messages between nodes that cannot be decoded or encoded, by reason; each is a programming error";
         registry.register("link_messages_refused", help, self.link_refused.clone());
         let help = "Records of slice groups without a journal; each is a programming error";
-        registry.register("journal_records_unkept", help, self.unkept.clone());
+        registry.register("journal_records_unkept", help, self.unpersisted.clone());
         let help = "Expiry time of the node's certificate and of the authority's certificate, since 1970";
         registry.register_with_unit("certificate_expiry_timestamp", help, Unit::Seconds, self.certificate_ends.clone());
         let help = "Connections that are open";
@@ -245,8 +245,8 @@ impl Metrics {
 
     /// Counts a record that could not be persisted because its group has no journal. Returns how often that happened
     /// before.
-    pub(crate) fn unkept(&self) -> u64 {
-        self.unkept.inc()
+    pub(crate) fn unpersisted(&self) -> u64 {
+        self.unpersisted.inc()
     }
 
     /// Returns the meter of a filter's batches.
@@ -288,7 +288,7 @@ impl Metrics {
     }
 
     /// Returns the meter of a filter's queries to other tree levels.
-    pub(crate) fn climbs(&self, filter: &str) -> ClimbMeter {
+    pub(crate) fn climbs(&self, filter: &str) -> LevelQueryMeter {
         self.climbs.of(filter)
     }
 

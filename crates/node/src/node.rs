@@ -34,7 +34,7 @@ use crate::journal_writer::{self, GatedDisk, JournalWriter};
 use crate::lease::SharedLease;
 use crate::metrics::Metrics;
 use crate::node_error::NodeError;
-use crate::owner::{self, OwnerLoss, Owners, Surroundings, Worker, WorkerParts};
+use crate::owner::{self, NodeContext, OwnerLoss, Owners, Worker, WorkerParts};
 use crate::parent_queries::CLIMBS_WAITING_MAX;
 use crate::serve::{ListenerTls, Services};
 use crate::shutdown::Shutdown;
@@ -101,7 +101,7 @@ impl Node {
         let meta = Meta::open(meta_config, connector.clone()).await?;
         let metrics = Arc::new(Metrics::new());
         let folder = Arc::new(FolderWatch::over(edges.kept_files));
-        let disk = GatedDisk::over(edges.journal, [meta.short_of_room(), folder.is_missing()]);
+        let disk = GatedDisk::over(edges.journal, [meta.nearly_full(), folder.is_missing()]);
         let (proposals, proposed) = mpsc::channel(PROPOSALS_MAX);
         let (climbs, climbing) = mpsc::channel(CLIMBS_WAITING_MAX);
         let keeper =
@@ -111,7 +111,7 @@ impl Node {
         let lease = Arc::<SharedLease>::default();
         let skew_max_ms = config.timing.clock_skew_max_ms;
         let clocks = Arc::new(Clocks::new(skew_max_ms, owner_limits.rules, edges.last_time, lease.clone()));
-        let surroundings = Surroundings {
+        let node_context = NodeContext {
             clock: clock.clone(),
             metrics: metrics.clone(),
             proposals,
@@ -120,7 +120,7 @@ impl Node {
             lease,
             clocks: clocks.clone(),
         };
-        let owners = Arc::new(spawn_owners(&config, spawner, owner_limits, &surroundings)?);
+        let owners = Arc::new(spawn_owners(&config, spawner, owner_limits, &node_context)?);
         let (publish, views) = watch::channel(Arc::new(View::default()));
         let ids = Arc::new(Ids::new(seed));
         let departure = Arc::new(Shutdown { kept, ..Shutdown::default() });
@@ -132,7 +132,7 @@ impl Node {
             health: Arc::new(health),
             levels: Arc::new(Levels::new(connector.clone(), u128::from_le_bytes(ids.next()))),
             connector,
-            downs: Arc::default(),
+            down_nodes: Arc::default(),
             metrics,
             audit,
             ids,
@@ -344,7 +344,7 @@ fn spawn_owners(
     config: &NodeConfig,
     spawner: OwnerSpawner,
     owner_limits: OwnerLimits,
-    surroundings: &Surroundings,
+    node_context: &NodeContext,
 ) -> Result<Owners, NodeError> {
     let owners = config.owner_threads();
     let limits = &config.limits;
@@ -368,7 +368,7 @@ fn spawn_owners(
             },
             queue_age_max_ms: limits.queue_age_max_ms,
             rate_max_events_per_s: config.owner_rate_max_events_per_s,
-            surroundings: surroundings.clone(),
+            node_context: node_context.clone(),
         });
         let name = format!("{}-owner-{index}", config.name);
         spawner.spawn(name.clone(), loss.clone().watch(name, worker.run()))?;

@@ -24,7 +24,7 @@ mod worker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use firstseen_routing::Climbed;
+use firstseen_routing::LevelReply;
 use firstseen_routing::{
     AskCells, BackupCells, CellParts, Command, Ending, FilterId, GroupReply, GroupState, Moment, MonotonicMs, NodeId,
     PeerMessage, Reason, Submission,
@@ -37,7 +37,7 @@ use crate::view::{GroupFault, View};
 
 use groups::Groups;
 pub(crate) use loss::OwnerLoss;
-pub(crate) use worker::{Surroundings, Worker, WorkerParts};
+pub(crate) use worker::{NodeContext, Worker, WorkerParts};
 
 /// Maximum number of work items in the queue of one owner, regardless of their size.
 const QUEUE_WORK_MAX: usize = 4096;
@@ -82,11 +82,11 @@ pub(crate) enum Work {
     /// A request that reads or changes the slice groups of this owner.
     Ask(Question),
     /// The reply of another tree level to a query of a slice group.
-    Climbed {
+    LevelReply {
         /// The slice group that sent the query.
         key: GroupKey,
         /// The reply.
-        climbed: Climbed,
+        climbed: LevelReply,
     },
     /// A producer has closed a stream.
     Ended {

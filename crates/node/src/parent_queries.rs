@@ -1,4 +1,4 @@
-//! Sends the queries of this node's slice groups to other levels of a filter tree. Such a query is called a climb.
+//! Sends the queries of this node's slice groups to other levels of a filter tree. Such a query is a level query.
 //!
 //! # Guarantees
 //! - The queries of a group leave in order.
@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_client::Levels;
-use firstseen_routing::{Climb, FilterId, Operation, Reason};
+use firstseen_routing::{FilterId, LevelQuery, Operation, Reason};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::group_key::GroupKey;
-use crate::metrics::{ClimbMeter, Metrics};
+use crate::metrics::{LevelQueryMeter, Metrics};
 use crate::owner::{Owners, Work};
 use crate::view::{View, Views};
 
@@ -39,7 +39,7 @@ pub(crate) struct ParentQueries {
 
 impl ParentQueries {
     /// Sends queries until the node stops.
-    pub(crate) async fn run(self, mut climbs: mpsc::Receiver<Climb>) {
+    pub(crate) async fn run(self, mut climbs: mpsc::Receiver<LevelQuery>) {
         let uplink = Arc::new(self);
         let mut meters = BTreeMap::new();
         while let Some(climb) = climbs.recv().await {
@@ -52,7 +52,7 @@ impl ParentQueries {
     }
 
     /// Returns the meter of a filter, which is kept for its next query.
-    fn meter(&self, meters: &mut BTreeMap<FilterId, ClimbMeter>, filter: FilterId) -> ClimbMeter {
+    fn meter(&self, meters: &mut BTreeMap<FilterId, LevelQueryMeter>, filter: FilterId) -> LevelQueryMeter {
         if let Some(meter) = meters.get(&filter) {
             return meter.clone();
         }
@@ -63,7 +63,7 @@ impl ParentQueries {
     }
 
     /// Starts a query after the queries before it. The returned future passes the reply to the slice group.
-    fn begin(self: Arc<Self>, climb: Climb, meter: Option<ClimbMeter>) -> impl Future<Output = ()> {
+    fn begin(self: Arc<Self>, climb: LevelQuery, meter: Option<LevelQueryMeter>) -> impl Future<Output = ()> {
         let key = GroupKey { filter: climb.from.filter, group: climb.group };
         let asked = GroupKey { filter: climb.to, ..key };
         let lost = climb.undecided(Reason::Unknown);
@@ -91,7 +91,7 @@ impl ParentQueries {
                 Err(climbed) => climbed,
             };
             meter.iter().for_each(|meter| meter.decided(&climbed));
-            self.owners.of(key).hand(Work::Climbed { key, climbed }).await;
+            self.owners.of(key).hand(Work::LevelReply { key, climbed }).await;
         }
     }
 }

@@ -133,7 +133,7 @@ impl RunPlace {
     }
 
     /// Forwards the events that are known to be duplicates, before the complete reply. The reply contains them again.
-    pub(crate) fn hand_early(&self, early: &EarlyDuplicates) {
+    pub(crate) fn forward_early(&self, early: &EarlyDuplicates) {
         let Some(batch) = &self.batch else { return };
         let early = EarlyInBatch {
             sequence: batch.header.sequence,
@@ -185,7 +185,7 @@ mod tests {
         let (ears, mut finished, mut found) = ReplyQueues::with_room(1);
         let mut places = PendingBatch::places(PendingHeader::of(FilterId(1), 7), &[1, 2], ears, None);
         let second = places.pop().expect("two places");
-        second.hand_early(&EarlyDuplicates { reply_to: 0, events: vec![1], clock_ms: Some(5) });
+        second.forward_early(&EarlyDuplicates { reply_to: 0, events: vec![1], clock_ms: Some(5) });
         let early = EarlyInBatch { sequence: 7, batch_events: 3, events: vec![2], clock_ms: Some(5) };
         assert_eq!(found.try_recv(), Ok(early));
         second.reply(GroupReply::undecided(2, Reason::Full));
@@ -202,7 +202,7 @@ mod tests {
         let (ears, finished, found) = ReplyQueues::with_room(1);
         let places = PendingBatch::places(PendingHeader::of(FilterId(1), 1), &[1], ears, None);
         drop((finished, found));
-        places[0].hand_early(&EarlyDuplicates { reply_to: 0, events: vec![0], clock_ms: None });
+        places[0].forward_early(&EarlyDuplicates { reply_to: 0, events: vec![0], clock_ms: None });
         drop(places);
     }
 }

@@ -28,7 +28,7 @@ pub(crate) enum Role {
     /// A producer, an operator, or a node that acts for one of them.
     Producer,
     /// No role is required.
-    Anybody,
+    Any,
 }
 
 /// The caller of a request.
@@ -128,7 +128,7 @@ impl Caller {
                 let is_producer = client || self.principal.is_some();
                 allow(is_producer || admin || node, "a producer's certificate (`client.firstseen`) or a token")
             }
-            Role::Anybody => Ok(()),
+            Role::Any => Ok(()),
         }
     }
 

@@ -85,14 +85,14 @@ impl Services {
             .add_service(net::admin_server(self.admin))
             .add_service(firstseen_meta::service(&self.meta, is_secure));
         let connections = self.metrics.connections("nodes");
-        let entrance = ConnectionRegistry::new(self.connections_max, self.handshakes_max, connections);
+        let registry = ConnectionRegistry::new(self.connections_max, self.handshakes_max, connections);
         if let Some(ListenerTls { tls, look }) = &tls {
             let ends = self.metrics.certificate_ends();
-            let certificates = Certificates::new(tls.clone(), entrance.clone(), self.clock, ends);
+            let certificates = Certificates::new(tls.clone(), registry.clone(), self.clock, ends);
             tokio::spawn(certificates.keep(look.clone(), stop.clone()));
         }
         let tls = tls.map(|tls| TlsAccept { tls: tls.tls, audit });
-        let (incoming, accepting) = accept::admitted(incoming, tls, entrance);
+        let (incoming, accepting) = accept::admitted(incoming, tls, registry);
         let reporting = tokio::spawn(stop.clone().run_until_cancelled_owned(report(reporter, self.health)));
         let served = router.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()).await;
         reporting.abort();

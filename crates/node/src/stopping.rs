@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::view::{View, Views};
 
 /// Maximum number of filters that the log names.
-const TOLD_MAX: usize = 64;
+const LOGGED_FILTERS_MAX: usize = 64;
 
 /// Maximum time that the stopping node waits while other nodes fetch its cells, as a number of quarters of the shutdown
 /// time. The rest of the shutdown time is reserved for completing events in flight.
@@ -64,7 +64,7 @@ fn patience(losses: &[Obstacle], limit: Duration) -> Option<Duration> {
 /// Logs which data is lost with this process.
 pub(crate) fn log_losses(view: &View) {
     let losses = lost_with(view);
-    for loss in losses.iter().take(TOLD_MAX) {
+    for loss in losses.iter().take(LOGGED_FILTERS_MAX) {
         let Obstacle::Loss { filter, slices, why } = loss else { continue };
         let filter = view.map.filters.get(filter).map_or("", |record| &record.name);
         let why = match why {
@@ -75,8 +75,8 @@ pub(crate) fn log_losses(view: &View) {
         };
         tracing::warn!(filter, slices = ranges(slices), why, "the content of these slices is lost with this process");
     }
-    if losses.len() > TOLD_MAX {
-        tracing::warn!(filters = losses.len() - TOLD_MAX, "the cells of further filters are lost too");
+    if losses.len() > LOGGED_FILTERS_MAX {
+        tracing::warn!(filters = losses.len() - LOGGED_FILTERS_MAX, "the cells of further filters are lost too");
     }
 }
 

@@ -192,7 +192,7 @@ impl Producer for ProducerService {
             former: former.map(|(id, record)| wire_map::filter_message(id, record)),
             former_secret: former_secret.into(),
             former_clock_ms: written_ms(former_clock_ms),
-            wall_ms: written_ms(self.clocks.sure_wall_ms(self.streams.clock.now())),
+            wall_ms: written_ms(self.clocks.reliable_wall_ms(self.streams.clock.now())),
         }))
     }
 

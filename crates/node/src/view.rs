@@ -289,7 +289,7 @@ impl View {
     /// Returns a reason why an operator must not stop other nodes at the moment, or `None` if other nodes may be
     /// stopped. Other nodes must keep running while a slice on this node fetches missing data from the copies on those
     /// nodes.
-    pub(crate) fn not_whole(&self) -> Option<String> {
+    pub(crate) fn incomplete_reason(&self) -> Option<String> {
         let (record, slices) = self.fetching()?;
         let name = &record.name;
         Some(format!(

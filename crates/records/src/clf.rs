@@ -24,7 +24,7 @@ const REQUEST_PARTS: Range<usize> = 9..12;
 /// Text that nginx writes as the address of a client that uses a Unix domain socket.
 const UNIX_SOCKET: &[u8] = b"unix:";
 /// Index of the first field that is read only if it is wanted by its number.
-const FIRST_FURTHER: usize = 7;
+const FIRST_EXTRA_FIELD: usize = 7;
 
 /// How the user named a log field.
 #[derive(Clone, Copy, Debug)]
@@ -155,11 +155,11 @@ impl LogLine {
             (Some(_), place) => place - 1,
             (None, place) => place,
         };
-        if place < FIRST_FURTHER {
+        if place < FIRST_EXTRA_FIELD {
             return self.named(line, place);
         }
         let mut reader = LineReader { line, at: self.further };
-        for _ in FIRST_FURTHER..place {
+        for _ in FIRST_EXTRA_FIELD..place {
             reader.field()?;
         }
         reader.field()

@@ -221,7 +221,7 @@ pub(crate) fn count_ends(bytes: &[u8], record_end: u8) -> u64 {
 pub(crate) fn has_sound_quotes(record: &[u8], separator: u8) -> bool {
     let mut rest = &record[record_start(record, 0, b'\n').content..];
     loop {
-        rest = behind_blanks(rest, separator);
+        rest = after_blanks(rest, separator);
         if let Some(mut inside) = rest.strip_prefix(b"\"") {
             loop {
                 let Some(quote) = memchr(b'"', inside) else { return false };
@@ -231,7 +231,7 @@ pub(crate) fn has_sound_quotes(record: &[u8], separator: u8) -> bool {
                     None => break,
                 }
             }
-            inside = behind_blanks(inside, separator);
+            inside = after_blanks(inside, separator);
             if !matches!(inside.first(), None | Some(b'\r' | b'\n')) && inside.first() != Some(&separator) {
                 return false;
             }
@@ -244,7 +244,7 @@ pub(crate) fn has_sound_quotes(record: &[u8], separator: u8) -> bool {
     }
 }
 
-fn behind_blanks(text: &[u8], separator: u8) -> &[u8] {
+fn after_blanks(text: &[u8], separator: u8) -> &[u8] {
     if separator == b' ' {
         return text;
     }

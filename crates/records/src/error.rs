@@ -263,7 +263,7 @@ pub enum RejectReason {
         "it has {}, and the {} has {expected}{}",
         counted_fields(*.fields),
         if *.has_header { "header" } else { "first row" },
-        ragged_cure(*.is_tab_quoted, *.is_beyond_padding)
+        ragged_remedy(*.is_tab_quoted, *.is_beyond_padding)
     )]
     Ragged {
         /// Number of fields of the row.
@@ -355,7 +355,7 @@ fn counted_fields(fields: usize) -> String {
     if fields == 1 { "1 field".to_owned() } else { format!("{fields} fields") }
 }
 
-fn ragged_cure(is_tab_quoted: bool, is_beyond_padding: bool) -> &'static str {
+fn ragged_remedy(is_tab_quoted: bool, is_beyond_padding: bool) -> &'static str {
     if is_beyond_padding {
         ", whose further fields --ignore would leave out, too (name the fields to compare with --key)"
     } else if is_tab_quoted {

@@ -49,7 +49,7 @@ pub(crate) fn read_beginning(walk: &Walk, format: RecordFormat, table: Table) ->
             return Ok(Beginning { comments, heading: Some(heading) });
         }
         comments.push(comment.span);
-        rest = walk_behind(&rest, comment.span);
+        rest = walk_after(&rest, comment.span);
     }
     if rest.start >= rest.bytes.len() && !comments.is_empty() {
         return Ok(Beginning { comments, heading: None });
@@ -97,7 +97,7 @@ fn first_line(walk: &Walk) -> RawRecord {
 }
 
 /// Returns a walk over the bytes after `span`.
-pub(crate) fn walk_behind<'a>(walk: &Walk<'a>, span: RecordSpan) -> Walk<'a> {
+pub(crate) fn walk_after<'a>(walk: &Walk<'a>, span: RecordSpan) -> Walk<'a> {
     let lines = count_newlines(&walk.bytes[span.range()]);
     Walk { start: span.end as usize, line: span.line + lines, ..*walk }
 }

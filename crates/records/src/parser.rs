@@ -4,7 +4,7 @@
 use crate::canonical::IgnoredPath;
 use crate::cut::may_have_marks;
 use crate::field::{Encoding, FieldSpan};
-use crate::heading::walk_behind;
+use crate::heading::walk_after;
 use crate::json::path_of;
 use crate::key::{KeyHasher, KeyRules};
 use crate::lacking::Lacking;
@@ -234,7 +234,7 @@ impl RecordParser {
         }
         parsed.key_rules = self.key_rules.clone();
         while let Some(span) = self.walk(&walk, parsed) {
-            walk = walk_behind(&walk, span);
+            walk = walk_after(&walk, span);
             let Some(rows) = &mut self.rows else { break };
             let renamed = rows.rename(&bytes[span.range()], &self.slots)?;
             self.layout = renamed.map(Arc::new).or(self.layout.take());

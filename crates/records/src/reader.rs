@@ -82,7 +82,7 @@ impl<R: Read> BlockReader<R> {
         if self.is_in_long_line {
             return self.read_long_line(block);
         }
-        if self.distrusted > 0 && self.take_distrusted(block) {
+        if self.distrusted > 0 && self.take_ignoring_quotes(block) {
             return Ok(true);
         }
         block.append(&self.pending[self.pending_start..]);
@@ -106,7 +106,7 @@ impl<R: Read> BlockReader<R> {
                 Err(error) if block.filled == 0 && block.hole_bytes == 0 => return Err(error),
                 Err(error) => {
                     self.failure = Some(error);
-                    self.break_off(block, &cut);
+                    self.end_after_error(block, &cut);
                     return Ok(true);
                 }
             }
@@ -211,7 +211,7 @@ impl<R: Read> BlockReader<R> {
     /// Completes the block after the input has failed in the middle of a record. If the incomplete record has several
     /// lines and is inside quotes, its quote was possibly opened by mistake. In that case, only its first line is
     /// rejected, and its other lines are parsed as separate records.
-    fn break_off(&mut self, block: &mut Block, cut: &Cut) {
+    fn end_after_error(&mut self, block: &mut Block, cut: &Cut) {
         if cut.is_inside_quotes() && memchr::memchr(b'\n', block.bytes()).is_some() {
             return self.reject_unclosed(block);
         }
@@ -279,7 +279,7 @@ impl<R: Read> BlockReader<R> {
     /// mistake, so every newline ends a record in these lines, even after another quote. This rule applies only to a
     /// limited range after the quote. If the range has no further newline, the function ends the range and returns
     /// false.
-    fn take_distrusted(&mut self, block: &mut Block) -> bool {
+    fn take_ignoring_quotes(&mut self, block: &mut Block) -> bool {
         let range = &self.pending[self.pending_start..][..self.distrusted];
         let window = &range[..range.len().min(self.read_bytes)];
         let newline = memchr::memrchr(b'\n', window).or_else(|| memchr::memchr(b'\n', range));

@@ -23,7 +23,7 @@ pub const HEAD_BYTES: usize = 64 << 10;
 /// ```
 pub fn kind_of_bytes(first_bytes: &[u8]) -> Option<ByteKind> {
     let head = &first_bytes[..first_bytes.len().min(HEAD_BYTES)];
-    let by_magic = MAGICS.iter().find(|magic| magic.is_at_the_place_in(head)).map(|magic| magic.kind);
+    let by_magic = MAGICS.iter().find(|magic| magic.matches_head(head)).map(|magic| magic.kind);
     by_magic
         .or_else(|| kind_by_shape(head))
         .or_else(|| kind_of_text(head))
@@ -42,7 +42,7 @@ impl Magic {
         Self { at: 0, bytes, kind }
     }
 
-    fn is_at_the_place_in(&self, head: &[u8]) -> bool {
+    fn matches_head(&self, head: &[u8]) -> bool {
         head.get(self.at..).is_some_and(|rest| rest.starts_with(self.bytes))
     }
 }

@@ -2,7 +2,7 @@
 //! change from file to file, and in some formats also within a file.
 
 use crate::cut::record_start;
-use crate::heading::{Beginning, Heading, has_comments, read_beginning, walk_behind};
+use crate::heading::{Beginning, Heading, has_comments, read_beginning, walk_after};
 use crate::layout::{Layout, Shape};
 use crate::names::{FIELDS_MAX, listed, names_of_fields_line, place_in_header, place_of_index};
 use crate::separated::{Table, Width, usual_width, width_of_first_row};
@@ -126,13 +126,13 @@ impl Rows {
         let mut rest = walk;
         for span in comments {
             parsed.hole_bytes += u64::from(span.start) - rest.start as u64;
-            rest = walk_behind(&rest, span);
+            rest = walk_after(&rest, span);
             parsed.reject(span, RejectReason::Comment { names_fields: false });
         }
         if let Some(heading) = heading {
             let RawRecord { span, content } = heading.record;
             parsed.hole_bytes += u64::from(span.start) - rest.start as u64;
-            rest = walk_behind(&rest, span);
+            rest = walk_after(&rest, span);
             let is_first = layout.is_none();
             let is_repeated = self.take_heading(&heading, slots, layout)?;
             // A line `#Fields: ...` names the fields wherever it occurs, so it is read each time and is not a repeated

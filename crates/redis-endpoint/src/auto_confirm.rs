@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use firstseen_backend::{Act, Asked, ClientSession, Filters, KeptTtl};
+use firstseen_backend::{ClientSession, EventCall, EventOperation, Filters, KeptTtl};
 use firstseen_client::Verdict;
 use firstseen_resp::ITEMS_MAX;
 use firstseen_routing::{Fence, Reason};
@@ -53,7 +53,7 @@ pub(crate) struct Claimed {
     pub(crate) ttl_ms: Option<u64>,
     pub(crate) fence: Fence,
     /// Client that claimed the event. The confirmation needs the rights that this client has at that time.
-    pub(crate) guest: Arc<dyn ClientSession>,
+    pub(crate) client_session: Arc<dyn ClientSession>,
 }
 
 impl Claimed {
@@ -139,7 +139,7 @@ impl Waiting {
     }
 
     /// Makes all claims that have not been tried yet due at `now`.
-    fn hasten(&mut self, now: Instant) {
+    fn make_all_due(&mut self, now: Instant) {
         for (grant, due) in self.claims.iter_mut().filter(|(_, due)| due.tries == 0 && due.at > now) {
             self.order.remove(&(due.at, *grant));
             due.at = now;
@@ -235,7 +235,7 @@ impl Confirmer {
                 let now = Instant::now();
                 let due = self.change(|waiting| {
                     if is_stopping {
-                        waiting.hasten(now);
+                        waiting.make_all_due(now);
                     }
                     waiting.take_due(now)
                 });
@@ -260,12 +260,12 @@ impl Confirmer {
             let again = again.into_iter().map(|due| Due { at, tries: due.tries + 1, claimed: due.claimed });
             again.map(|due| waiting.add(due)).filter(|is_added| !is_added).count()
         });
-        self.lose(&filter, given_up.len(), "its nodes have not confirmed them within ten tries");
-        self.lose(&filter, without_room, "too many claims wait");
+        self.count_lost(&filter, given_up.len(), "its nodes have not confirmed them within ten tries");
+        self.count_lost(&filter, without_room, "too many claims wait");
     }
 
     /// Counts claims of a filter that could not be confirmed, and logs the reason.
-    fn lose(&self, filter: &str, claims: usize, why: impl Display) {
+    fn count_lost(&self, filter: &str, claims: usize, why: impl Display) {
         if claims > 0 {
             self.counts.unconfirmed.fetch_add(claims as u64, Ordering::Relaxed);
             tracing::warn!(filter, claims, "claims are not confirmed: {why}");
@@ -279,7 +279,7 @@ impl Confirmer {
         if let Ok(present) = filters.get(filter).await {
             let count = due.len();
             due.retain(|due| present.info().granted_by.contains(&due.claimed.fence.filter()));
-            self.lose(filter, count - due.len(), "they are of a former filter of this name");
+            self.count_lost(filter, count - due.len(), "they are of a former filter of this name");
         }
         self.drop_forbidden(filter, &mut due);
         if due.is_empty() {
@@ -311,7 +311,7 @@ impl Confirmer {
         let at_ms = due.iter().map(|due| due.claimed.counts_from_ms(now)).max().unwrap_or_default();
         let items: Vec<&[u8]> = due.iter().map(|due| &*due.claimed.item).collect();
         let fences: Vec<Fence> = due.iter().map(|due| due.claimed.fence).collect();
-        let asked = Asked { fences: &fences, ttl_ms, ..Asked::new(&items, Act::Confirm, Ok(at_ms)) };
+        let asked = EventCall { fences: &fences, ttl_ms, ..EventCall::new(&items, EventOperation::Confirm, Ok(at_ms)) };
         let verdicts = filters.ask(filter, &asked, None).await.map(|answers| answers.verdicts).unwrap_or_default();
         let mut verdicts = verdicts.into_iter();
         let mut refused: BTreeMap<Reason, usize> = BTreeMap::new();
@@ -323,7 +323,7 @@ impl Confirmer {
             }
             _ => true,
         });
-        refused.into_iter().for_each(|(reason, claims)| self.lose(filter, claims, format_args!("{reason:?}")));
+        refused.into_iter().for_each(|(reason, claims)| self.count_lost(filter, claims, format_args!("{reason:?}")));
         due
     }
 
@@ -334,11 +334,11 @@ impl Confirmer {
         // log.
         let mut allowed: HashMap<*const (), bool> = HashMap::new();
         due.retain(|due| {
-            let guest = &due.claimed.guest;
-            let known = allowed.entry(Arc::as_ptr(guest).cast());
-            *known.or_insert_with(|| guest.may_confirm(filter).is_ok())
+            let client_session = &due.claimed.client_session;
+            let known = allowed.entry(Arc::as_ptr(client_session).cast());
+            *known.or_insert_with(|| client_session.may_confirm(filter).is_ok())
         });
-        self.lose(filter, count - due.len(), "the right to record was revoked");
+        self.count_lost(filter, count - due.len(), "the right to record was revoked");
     }
 
     fn change<Answer>(&self, change: impl FnOnce(&mut Waiting) -> Answer) -> Answer {
@@ -372,18 +372,18 @@ fn is_final(reason: Reason) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use firstseen_backend::{Making, NewFilter, Refused};
+    use firstseen_backend::{NewFilter, OperationFuture, Refused};
     use firstseen_routing::{Epoch, FilterId, FilterVerb, Incarnation};
 
     use super::*;
 
     /// Client that has the right to record, or has lost it.
-    struct Somebody {
+    struct TestUser {
         may: bool,
     }
 
-    impl ClientSession for Somebody {
-        fn must_say_who(&self) -> bool {
+    impl ClientSession for TestUser {
+        fn requires_authentication(&self) -> bool {
             false
         }
 
@@ -399,11 +399,11 @@ mod tests {
             true
         }
 
-        fn make<'a>(&'a self, _new: NewFilter<'a>) -> Making<'a> {
+        fn make<'a>(&'a self, _new: NewFilter<'a>) -> OperationFuture<'a> {
             Box::pin(async { Ok(()) })
         }
 
-        fn drop_filter<'a>(&'a self, _name: &'a str) -> Making<'a> {
+        fn drop_filter<'a>(&'a self, _name: &'a str) -> OperationFuture<'a> {
             Box::pin(async { Ok(()) })
         }
     }
@@ -413,8 +413,8 @@ mod tests {
     }
 
     /// Returns a claim that is due now, for an event with this number.
-    fn due(number: u64, guest: &Arc<dyn ClientSession>) -> Due {
-        let claimed = Claimed { guest: guest.clone(), ..claimed("f", &[number as u8], number) };
+    fn due(number: u64, client_session: &Arc<dyn ClientSession>) -> Due {
+        let claimed = Claimed { client_session: client_session.clone(), ..claimed("f", &[number as u8], number) };
         Due { at: Instant::now(), tries: 0, claimed }
     }
 
@@ -427,7 +427,7 @@ mod tests {
             asked_at: Instant::now(),
             ttl_ms: None,
             fence: fence(number),
-            guest: Arc::new(Somebody { may: true }),
+            client_session: Arc::new(TestUser { may: true }),
         }
     }
 
@@ -439,8 +439,8 @@ mod tests {
     fn claims_of_a_client_that_lost_its_right_are_not_confirmed() {
         let counts = Arc::new(RedisEndpointCounts::new());
         let confirmer = Confirmer::new(counts.clone());
-        let allowed: Arc<dyn ClientSession> = Arc::new(Somebody { may: true });
-        let revoked: Arc<dyn ClientSession> = Arc::new(Somebody { may: false });
+        let allowed: Arc<dyn ClientSession> = Arc::new(TestUser { may: true });
+        let revoked: Arc<dyn ClientSession> = Arc::new(TestUser { may: false });
         let mut claims = vec![due(1, &allowed), due(2, &revoked), due(3, &allowed), due(4, &revoked)];
         confirmer.drop_forbidden(&"f".into(), &mut claims);
         let left: Vec<Fence> = claims.iter().map(|due| due.claimed.fence).collect();

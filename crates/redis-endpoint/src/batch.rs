@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::iter::repeat;
 use std::sync::Arc;
 
-use firstseen_backend::{Act, Answers, Asked, ClientSession, Filters, Patience, Refused};
+use firstseen_backend::{Answers, ClientSession, EventCall, EventOperation, Filters, Patience, Refused};
 use firstseen_client::{SubmissionName, Verdict};
 use firstseen_routing::{Fence, Hold, Reason};
 use tokio::time::Instant;
@@ -27,7 +27,7 @@ pub(crate) struct Question {
     /// Other filters that the keys are mapped to. An event that one of them knows is not new.
     pub(crate) others: Arc<[Arc<str>]>,
     /// Operation on the events.
-    pub(crate) act: Act,
+    pub(crate) act: EventOperation,
     /// Time at which the events occurred, in milliseconds since 1970. `None` means now.
     pub(crate) at_ms: Option<u64>,
     /// Time to live of the events, in milliseconds. `None` means the filter's window.
@@ -36,7 +36,7 @@ pub(crate) struct Question {
 
 impl Question {
     /// Returns whether the events must be looked up in other filters too.
-    pub(crate) fn asks_others(&self) -> bool {
+    pub(crate) fn needs_other_lookups(&self) -> bool {
         !self.others.is_empty()
     }
 }
@@ -47,7 +47,7 @@ pub(crate) struct CallContext<'a> {
     pub(crate) filters: &'a Filters,
     /// Limit on how long the call waits for verdicts.
     pub(crate) patience: &'a Patience,
-    pub(crate) guest: &'a Arc<dyn ClientSession>,
+    pub(crate) client_session: &'a Arc<dyn ClientSession>,
     pub(crate) counts: &'a RedisEndpointCounts,
     pub(crate) sandbox: Option<&'a Sandbox>,
     pub(crate) missing: MissingRule,
@@ -126,47 +126,47 @@ impl Batch {
     pub(crate) async fn ask(&self, context: CallContext<'_>) -> Result<Answers, CommandRejected> {
         let Question { filter, act, at_ms, ttl_ms, .. } = &self.question;
         let count = self.ends.len();
-        match context.guest.may(act.verb(), filter, u32::try_from(count).unwrap_or(u32::MAX)) {
+        match context.client_session.may(act.verb(), filter, u32::try_from(count).unwrap_or(u32::MAX)) {
             Ok(()) => {}
             Err(Refused::Spent(_)) => return Ok(Answers::alike(Verdict::Undecided(Reason::Overloaded), count)),
             Err(refused) => return Err(refused.into()),
         }
-        let known = self.known_to_others(context).await?;
+        let known = self.look_up_in_others(context).await?;
         let items: Vec<&[u8]> =
             (0..count).filter(|event| !known.contains_key(event)).map(|event| self.item(event)).collect();
         if items.is_empty() {
-            return Ok(with_known(Answers::alike(Verdict::FirstSeen, 0), &known, count));
+            return Ok(merge_known(Answers::alike(Verdict::FirstSeen, 0), &known, count));
         }
-        let asked = Asked {
+        let asked = EventCall {
             names: &self.names,
             fences: &self.fences,
             ttl_ms: *ttl_ms,
-            ..Asked::new(&items, *act, at_ms.map_or(context.now_ms, Ok))
+            ..EventCall::new(&items, *act, at_ms.map_or(context.now_ms, Ok))
         };
         // A claim that is about to be released must not be confirmed at the same time.
         for (event, fence) in self.fences.iter().enumerate() {
             context.confirmer.cancel(filter, self.item(event), *fence);
         }
         match context.patience.ask(context.filters, filter, &asked).await.map_err(CommandRejected::from) {
-            Err(CommandRejected::NotFound) if context.missing == MissingRule::Zero && *act == Act::Test => {
+            Err(CommandRejected::NotFound) if context.missing == MissingRule::Zero && *act == EventOperation::Test => {
                 Ok(Answers::alike(Verdict::FirstSeen, count))
             }
             Err(CommandRejected::Undecided(reason)) => {
-                Ok(with_known(Answers::alike(Verdict::Undecided(reason), items.len()), &known, count))
+                Ok(merge_known(Answers::alike(Verdict::Undecided(reason), items.len()), &known, count))
             }
-            answered => answered.map(|answers| with_known(answers, &known, count)),
+            answered => answered.map(|answers| merge_known(answers, &known, count)),
         }
     }
 
     /// Looks up the events of this batch in the other filters that their keys are mapped to. Returns the verdicts that
     /// differ from first-seen, by the index of the event. An event that is new to all of these filters therefore has no
     /// entry in the result.
-    async fn known_to_others(&self, context: CallContext<'_>) -> Result<BTreeMap<usize, Verdict>, CommandRejected> {
+    async fn look_up_in_others(&self, context: CallContext<'_>) -> Result<BTreeMap<usize, Verdict>, CommandRejected> {
         let mut known = BTreeMap::new();
         for filter in &*self.question.others {
             let asked: Vec<usize> = (0..self.ends.len()).filter(|event| !known.contains_key(event)).collect();
             let items: Vec<&[u8]> = asked.iter().map(|event| self.item(*event)).collect();
-            let test = Asked::new(&items, Act::Test, self.question.at_ms.map_or(context.now_ms, Ok));
+            let test = EventCall::new(&items, EventOperation::Test, self.question.at_ms.map_or(context.now_ms, Ok));
             let verdicts =
                 match context.patience.ask(context.filters, filter, &test).await.map_err(CommandRejected::from) {
                     Ok(answers) => answers.verdicts,
@@ -187,7 +187,7 @@ impl Batch {
 }
 
 /// Merges the answers of the call with the verdicts that other filters have given on some of the `count` events.
-fn with_known(answers: Answers, known: &BTreeMap<usize, Verdict>, count: usize) -> Answers {
+fn merge_known(answers: Answers, known: &BTreeMap<usize, Verdict>, count: usize) -> Answers {
     if known.is_empty() {
         return answers;
     }

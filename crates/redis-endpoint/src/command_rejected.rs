@@ -56,7 +56,7 @@ impl Display for CommandRejected {
         match self {
             // RedisBloom clients compare errors with this text.
             Self::NotFound => f.write_str("ERR not found"),
-            Self::Undecided(reason) => write!(f, "UNDECIDED {}", crate::reply_shape::said_of(*reason)),
+            Self::Undecided(reason) => write!(f, "UNDECIDED {}", crate::reply_shape::reason_text(*reason)),
             Self::Refused(text) => f.write_str(text),
         }
     }

@@ -19,7 +19,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::outbox::Unsent;
+use crate::outbox::SendError;
 use crate::session::TURN_COMMANDS;
 use crate::session::{Next, Session};
 
@@ -32,9 +32,9 @@ const TURN_BYTES: usize = READ_BYTES / 4;
 /// Size of replies at which they are sent before further commands are processed, in bytes.
 const REPLY_BYTES_MAX: usize = 1 << 20;
 /// Maximum time between the first and the last byte of a command.
-const REST_TIMEOUT: Duration = Duration::from_secs(60);
+const COMMAND_READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum time for a client to authenticate.
-const STRANGER_TIMEOUT: Duration = Duration::from_secs(10);
+const AUTH_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time for closing a connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time that a `SETNX` at the end of a read waits for its `EXPIRE`, if the connection has sent such pairs before.
@@ -53,11 +53,11 @@ pub(crate) enum Ended {
     NoRoom,
 }
 
-impl From<Unsent> for Ended {
-    fn from(unsent: Unsent) -> Self {
+impl From<SendError> for Ended {
+    fn from(unsent: SendError) -> Self {
         match unsent {
-            Unsent::Gone => Self::Left,
-            Unsent::Late => Self::Late,
+            SendError::Gone => Self::Left,
+            SendError::Late => Self::Late,
         }
     }
 }
@@ -70,7 +70,7 @@ pub(crate) async fn serve(
     room: Arc<Semaphore>,
     stop: &CancellationToken,
 ) -> Ended {
-    let ended = talk(&mut reader, &mut session, room, stop).await;
+    let ended = serve_commands(&mut reader, &mut session, room, stop).await;
     let closing = async {
         // A clean shutdown tells the client that no reply was cut off.
         session.outbox().close().await?;
@@ -84,7 +84,7 @@ pub(crate) async fn serve(
     ended
 }
 
-async fn talk(
+async fn serve_commands(
     reader: &mut (impl AsyncRead + Unpin),
     session: &mut Session,
     room: Arc<Semaphore>,
@@ -108,11 +108,11 @@ async fn talk(
         }
         if input.bytes.is_empty() {
             begun = None;
-            input.shed();
+            input.release_memory();
             if parser.held_bytes() > READ_BYTES {
-                parser.shed();
+                parser.release_memory();
             }
-            session.shed();
+            session.release_memory();
         } else if begun.is_none() || input.bytes.len() < before {
             begun = Some(Instant::now());
         }
@@ -127,9 +127,9 @@ async fn talk(
             stranger_since = Instant::now();
         }
         let until = match (session.is_known(), session.is_in_transaction(), begun) {
-            (false, ..) => Some(stranger_since + STRANGER_TIMEOUT),
-            (true, _, Some(begun)) => Some(begun + REST_TIMEOUT),
-            (true, true, None) => Some(Instant::now() + REST_TIMEOUT),
+            (false, ..) => Some(stranger_since + AUTH_TIMEOUT),
+            (true, _, Some(begun)) => Some(begun + COMMAND_READ_TIMEOUT),
+            (true, true, None) => Some(Instant::now() + COMMAND_READ_TIMEOUT),
             // Idle connections have no time limit, because clients keep connections open for later use.
             (true, false, None) => None,
         };
@@ -151,7 +151,7 @@ async fn talk(
                 Err(_) => {
                     session.finish().await;
                     // A client that finds its connection closed can still read the reason.
-                    let what = too_late(session.is_known(), begun.is_some());
+                    let what = timeout_error(session.is_known(), begun.is_some());
                     session.outbox().replies().error(what);
                     let _ = session.outbox().send().await;
                     return Ended::Late;
@@ -167,7 +167,7 @@ async fn talk(
 }
 
 /// Returns the error for a client that exceeded a time limit.
-fn too_late(is_known: bool, has_begun: bool) -> &'static str {
+fn timeout_error(is_known: bool, has_begun: bool) -> &'static str {
     match (is_known, has_begun) {
         (false, _) => {
             "NOAUTH the connection is closed: a client must authenticate within 10 seconds of connecting (AUTH NAME TOKEN)"
@@ -215,9 +215,9 @@ async fn take_all(parser: &mut Parser, input: &mut Input, session: &mut Session)
         }
     }
     session.finish_read(!rest.is_empty()).await;
-    let taken_bytes = input.bytes.len() - rest.len();
-    input.bytes.advance(taken_bytes);
-    if taken_bytes >= TURN_BYTES {
+    let consumed_bytes = input.bytes.len() - rest.len();
+    input.bytes.advance(consumed_bytes);
+    if consumed_bytes >= TURN_BYTES {
         yield_now().await;
     }
     Ok(next)
@@ -261,7 +261,7 @@ impl Input {
     }
 
     /// Returns memory to the budget after all bytes have been processed.
-    fn shed(&mut self) {
+    fn release_memory(&mut self) {
         self.taken = None;
         if self.bytes.capacity() > READ_BYTES {
             self.bytes = BytesMut::new();
@@ -299,7 +299,7 @@ mod tests {
         assert!(!input.make_room());
         drop(rest);
         input.bytes.clear();
-        input.shed();
+        input.release_memory();
         assert_eq!(room.available_permits(), all);
         let mut short = Input { bytes: BytesMut::new(), taken: None, room: firstseen_backend::room(0) };
         short.bytes.extend_from_slice(&vec![0; READ_BYTES]);
@@ -311,7 +311,7 @@ mod tests {
         for (is_known, has_begun, why) in
             [(false, true, "authenticate within"), (true, true, "not complete"), (true, false, "MULTI")]
         {
-            assert!(too_late(is_known, has_begun).contains(why));
+            assert!(timeout_error(is_known, has_begun).contains(why));
         }
     }
 }

@@ -83,8 +83,8 @@ impl RedisEndpointCounts {
     }
 
     /// Returns the number of connections that were rejected because the limit was reached.
-    pub fn turned_away(&self) -> u64 {
-        self.connections.turned_away()
+    pub fn rejected_connections(&self) -> u64 {
+        self.connections.rejected_connections()
     }
 
     /// Returns the number of claims that the endpoint has yet to confirm.

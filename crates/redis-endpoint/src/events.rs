@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-use firstseen_backend::{Act, Answers};
+use firstseen_backend::{Answers, EventOperation};
 use firstseen_client::{SubmissionName, Verdict};
 use firstseen_resp::{ITEMS_MAX, Replies};
 use firstseen_routing::{Fence, Hold, Reason};
@@ -37,7 +37,7 @@ struct Waiting {
 
 /// Collected events, and the commands that they belong to.
 #[derive(Default)]
-pub(crate) struct Gathered {
+pub(crate) struct CollectedEvents {
     /// Batches of events. Only the first `used` batches contain events. The other batches keep their memory for later.
     batches: Vec<Batch>,
     used: usize,
@@ -54,7 +54,7 @@ pub(crate) struct Answered {
     replied: usize,
 }
 
-impl Gathered {
+impl CollectedEvents {
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -67,7 +67,7 @@ impl Gathered {
     /// Returns whether the collected commands include claims. Only the answers to claims tell which events this
     /// connection holds.
     pub(crate) fn has_claims(&self) -> bool {
-        self.batches().iter().any(|batch| matches!(batch.question().act, Act::Claim { .. }))
+        self.batches().iter().any(|batch| matches!(batch.question().act, EventOperation::Claim { .. }))
     }
 
     /// Adds a command with its events. Returns `false` without adding anything if the collected commands must be
@@ -137,7 +137,7 @@ impl Gathered {
         let now = Instant::now();
         for (batch, Answered { outcome, .. }) in self.batches().iter().zip(&answered) {
             let Question { filter, act, .. } = batch.question();
-            if let (Ok(answers), Some(sandbox), Act::Observe) = (outcome, context.sandbox, act) {
+            if let (Ok(answers), Some(sandbox), EventOperation::Observe) = (outcome, context.sandbox, act) {
                 sandbox.count(filter, &answers.verdicts);
             }
         }
@@ -152,7 +152,7 @@ impl Gathered {
     }
 
     /// Frees memory if many events had to be stored.
-    pub(crate) fn shed(&mut self) {
+    pub(crate) fn release_memory(&mut self) {
         if self.is_empty() && self.batches.iter().map(Batch::held_bytes).sum::<usize>() > KEPT_BYTES {
             *self = Self::default();
         }
@@ -186,7 +186,7 @@ impl Gathered {
         let others = self.batches().iter().enumerate().filter(|(number, _)| *number != batch);
         // A key that is mapped to several filters must be looked up in all of them, so its call cannot be combined with
         // others.
-        if others.clone().any(|(_, other)| question.asks_others() || other.question().asks_others()) {
+        if others.clone().any(|(_, other)| question.needs_other_lookups() || other.question().needs_other_lookups()) {
             return false;
         }
         let mut of_filter = others.map(|(_, other)| other.question()).filter(|other| other.filter == question.filter);
@@ -235,7 +235,7 @@ fn conclude(
         }
     };
     let question = batch.question();
-    if let Act::Claim { lease, .. } = question.act
+    if let EventOperation::Claim { lease, .. } = question.act
         && context.asked_at + lease <= now
     {
         answers.end_grants(first..first + events);
@@ -247,7 +247,7 @@ fn conclude(
     let holds = answers.holds.get(first..first + events).unwrap_or_default();
     // Redis commands do not know claims, so a key that a consumer holds counts as existing.
     let is_there_if_held = match question.act {
-        Act::Claim { .. } => !form.is_own(),
+        EventOperation::Claim { .. } => !form.is_own(),
         _ => form.is_of_keys(),
     };
     if is_there_if_held {
@@ -268,11 +268,12 @@ fn keep(event: usize, batch: &Batch, answers: &Answers, context: CallContext<'_>
             Some(Verdict::Undecided(reason)) if *reason != Reason::Claimed => {}
             // If another event of the command was undecided, the client sends the command again. It must then get the
             // same reply for this event.
-            Some(_) if *act == Act::Confirm => own.ended(filter, item, fence, context.asked_at),
+            Some(_) if *act == EventOperation::Confirm => own.ended(filter, item, fence, context.asked_at),
             _ => own.remove(filter, item, fence),
         }
     }
-    let (Act::Claim { lease, is_confirmed_by_endpoint }, Some(Hold::Own(fence))) = (*act, answers.holds.get(event))
+    let (EventOperation::Claim { lease, is_confirmed_by_endpoint }, Some(Hold::Own(fence))) =
+        (*act, answers.holds.get(event))
     else {
         return;
     };
@@ -286,7 +287,7 @@ fn keep(event: usize, batch: &Batch, answers: &Answers, context: CallContext<'_>
             asked_at: context.asked_at,
             ttl_ms: *ttl_ms,
             fence: *fence,
-            guest: context.guest.clone(),
+            client_session: context.client_session.clone(),
         };
         // The claim is confirmed while the lease still has some time left, so that no other client is granted the event
         // before.
@@ -307,12 +308,15 @@ mod tests {
 
     use super::*;
 
-    fn question(filter: &str, act: Act, ttl_ms: Option<u64>) -> Question {
+    fn question(filter: &str, act: EventOperation, ttl_ms: Option<u64>) -> Question {
         Question { filter: filter.into(), others: Arc::default(), act, at_ms: None, ttl_ms }
     }
 
     /// Adds commands with one event each. Returns which of them were accepted, and the number of calls for all of them.
-    fn add(gathered: &mut Gathered, commands: impl IntoIterator<Item = (Question, String)>) -> (Vec<bool>, usize) {
+    fn add(
+        gathered: &mut CollectedEvents,
+        commands: impl IntoIterator<Item = (Question, String)>,
+    ) -> (Vec<bool>, usize) {
         let one = |(question, event): (Question, String)| {
             gathered.add(&question, ReplyShape::HowManyThere, [event.as_bytes()].into_iter())
         };
@@ -322,27 +326,33 @@ mod tests {
 
     #[test]
     fn what_is_asked_of_filters_in_turns_is_a_call_for_each() {
-        let mut gathered = Gathered::default();
+        let mut gathered = CollectedEvents::default();
         let turns = (0..900).map(|number| {
-            let (filter, act) = [("f", Act::Test), ("g", Act::Observe), ("f", Act::Observe)][number % 3];
+            let (filter, act) =
+                [("f", EventOperation::Test), ("g", EventOperation::Observe), ("f", EventOperation::Observe)]
+                    [number % 3];
             (question(filter, act, None), number.to_string())
         });
         let (added, calls) = add(&mut gathered, turns);
         assert!(added.iter().all(|added| *added) && calls == 3);
         // Each time to live needs a call of its own.
-        let ttls = (0..61).map(|ttl| (question("g", Act::Observe, Some(ttl)), format!("ttl {ttl}")));
+        let ttls = (0..61).map(|ttl| (question("g", EventOperation::Observe, Some(ttl)), format!("ttl {ttl}")));
         let (added, calls) = add(&mut gathered, ttls);
         assert!(added.iter().all(|added| *added) && calls == BATCHES_MAX);
-        assert_eq!(add(&mut gathered, [(question("h", Act::Test, None), "x".into())]).0, [false], "too many calls");
-        assert_eq!(add(&mut gathered, [(question("g", Act::Observe, None), "x".into())]).0, [true]);
+        assert_eq!(
+            add(&mut gathered, [(question("h", EventOperation::Test, None), "x".into())]).0,
+            [false],
+            "too many calls"
+        );
+        assert_eq!(add(&mut gathered, [(question("g", EventOperation::Observe, None), "x".into())]).0, [true]);
     }
 
     #[test]
     fn an_event_that_is_asked_two_things_keeps_its_order() {
-        let mut gathered = Gathered::default();
+        let mut gathered = CollectedEvents::default();
         let ask = |act, filter, event: &str| (question(filter, act, None), event.to_owned());
-        let test = Act::Test;
-        let observe = Act::Observe;
+        let test = EventOperation::Test;
+        let observe = EventOperation::Observe;
         let all = [
             (ask(observe, "f", "a"), true),
             (ask(observe, "f", "a"), true),

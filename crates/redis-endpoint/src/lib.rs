@@ -2,7 +2,7 @@
 //! and translates the verdicts into Redis replies.
 //!
 //! ```text
-//! bytes -- connection --> Command -- session --> Gathered -- filters --> verdicts -- forms --> replies, in order
+//! bytes -- connection --> Command -- session --> CollectedEvents -- filters --> verdicts -- forms --> replies, in order
 //! ```
 //!
 //! The endpoint executes all commands that arrive in one read of a connection together. If several commands perform the

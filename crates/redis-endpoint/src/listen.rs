@@ -1,4 +1,4 @@
-//! Accepts connections of Redis clients, and distributes the connections over several attendants. An attendant is a
+//! Accepts connections of Redis clients, and distributes the connections over several attendants. A worker is a
 //! group of tasks that serves a part of the connections and has its own client of the cluster.
 //!
 //! The number of Redis connections is limited. A client beyond the limit gets an error and is disconnected. Each
@@ -65,7 +65,7 @@ pub struct Arrival<T> {
     /// Address of the client.
     pub from: SocketAddr,
     /// User of the connection, if the network already identifies the client.
-    pub guest: Option<Arc<dyn ClientSession>>,
+    pub client_session: Option<Arc<dyn ClientSession>>,
 }
 
 impl RedisEndpoint {
@@ -99,8 +99,8 @@ impl RedisEndpoint {
         self.common.settings.verdict_timeout()
     }
 
-    /// Creates an attendant that uses `client` for its calls. The first attendant also confirms claims.
-    pub fn attendant(self: &Arc<Self>, client: Client, is_first: bool) -> (ConnectionSender, ConnectionWorker) {
+    /// Creates a worker that uses `client` for its calls. The first attendant also confirms claims.
+    pub fn worker(self: &Arc<Self>, client: Client, is_first: bool) -> (ConnectionSender, ConnectionWorker) {
         let (sender, connections) = connections();
         let shared = Shared { filters: Filters::new(client, self.common.host.clone()), common: self.common.clone() };
         let confirms = is_first && self.common.rules.has_confirms();
@@ -117,23 +117,29 @@ impl RedisEndpoint {
     }
 
     /// Accepts connections until `stop` is cancelled, and distributes them over the attendants in turn.
-    pub async fn serve(&self, listener: TcpListener, attendants: &[ConnectionSender], stop: CancellationToken) {
-        self.acceptor.accept(listener, attendants, stop).await;
+    pub async fn serve(&self, listener: TcpListener, workers: &[ConnectionSender], stop: CancellationToken) {
+        self.acceptor.accept(listener, workers, stop).await;
     }
 
-    async fn welcome(&self, shared: &Arc<Shared>, stream: TcpStream, from: SocketAddr, stop: &CancellationToken) {
+    async fn accept_connection(
+        &self,
+        shared: &Arc<Shared>,
+        stream: TcpStream,
+        from: SocketAddr,
+        stop: &CancellationToken,
+    ) {
         let host = &self.common.host;
         let at = stream.local_addr().unwrap_or(self.common.settings.listen);
         let ended = match &self.tls {
             None => {
                 let caller = Caller { from, at, known: host.known(None, from) };
-                self.attend(shared, stream, caller, stop).await
+                self.serve_connection(shared, stream, caller, stop).await
             }
             Some(tls) => match timeout(CONNECT_TIMEOUT, tls.accept(stream)).await {
                 Ok(Ok(stream)) => {
                     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec();
                     let caller = Caller { from, at, known: host.known(Some(&certificates), from) };
-                    self.attend(shared, stream, caller, stop).await
+                    self.serve_connection(shared, stream, caller, stop).await
                 }
                 Ok(Err(error)) => return tracing::debug!(%error, %from, "a handshake of a Redis client has failed"),
                 Err(_) => return tracing::debug!(%from, "a handshake of a Redis client has not ended in time"),
@@ -142,7 +148,13 @@ impl RedisEndpoint {
         tracing::debug!(?ended, %from, "a Redis client has gone");
     }
 
-    async fn attend<T>(&self, shared: &Arc<Shared>, stream: T, caller: Caller, stop: &CancellationToken) -> Ended
+    async fn serve_connection<T>(
+        &self,
+        shared: &Arc<Shared>,
+        stream: T,
+        caller: Caller,
+        stop: &CancellationToken,
+    ) -> Ended
     where
         T: AsyncRead + AsyncWrite + Send + Sync + 'static,
     {
@@ -166,7 +178,7 @@ impl ConnectionWorker {
                 let endpoint = endpoint.clone();
                 let shared = shared.clone();
                 let stop = stop.clone();
-                async move { counted(&endpoint, endpoint.welcome(&shared, stream, from, &stop)).await }
+                async move { counted(&endpoint, endpoint.accept_connection(&shared, stream, from, &stop)).await }
             })
             .await;
         open.close();
@@ -189,12 +201,15 @@ impl ConnectionWorker {
     {
         let open = TaskTracker::new();
         self.confirm(&open, &stop);
-        while let Some(Some(Arrival { stream, from, guest })) = stop.run_until_cancelled(arrivals.next()).await {
+        while let Some(Some(Arrival { stream, from, client_session })) = stop.run_until_cancelled(arrivals.next()).await
+        {
             let endpoint = self.endpoint.clone();
             let shared = self.shared.clone();
             let stop = stop.clone();
-            let caller = Caller { from, at: endpoint.common.settings.listen, known: guest };
-            open.spawn(async move { counted(&endpoint, endpoint.attend(&shared, stream, caller, &stop)).await });
+            let caller = Caller { from, at: endpoint.common.settings.listen, known: client_session };
+            open.spawn(
+                async move { counted(&endpoint, endpoint.serve_connection(&shared, stream, caller, &stop)).await },
+            );
         }
         open.close();
         open.wait().await;

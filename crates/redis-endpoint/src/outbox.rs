@@ -20,7 +20,7 @@ const HELD_BACK_MAX: Duration = Duration::from_millis(20);
 
 /// Reason why no further replies can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unsent {
+pub(crate) enum SendError {
     /// The connection is closed.
     Gone,
     /// The client has not read its replies within the time limit.
@@ -34,7 +34,7 @@ pub(crate) struct Outbox {
     /// Time since which the first of these replies has been waiting.
     held_since: Option<Instant>,
     writer: Box<dyn AsyncWrite + Send + Sync + Unpin>,
-    failed: Option<Unsent>,
+    failed: Option<SendError>,
 }
 
 impl Outbox {
@@ -59,7 +59,7 @@ impl Outbox {
     }
 
     /// Sends all replies.
-    pub(crate) async fn send(&mut self) -> Result<(), Unsent> {
+    pub(crate) async fn send(&mut self) -> Result<(), SendError> {
         if let Some(failed) = self.failed {
             return Err(failed);
         }
@@ -75,8 +75,8 @@ impl Outbox {
         };
         self.failed = match timeout(WRITE_TIMEOUT, sending).await {
             Ok(Ok(())) => return Ok(()),
-            Ok(Err(_)) => Some(Unsent::Gone),
-            Err(_) => Some(Unsent::Late),
+            Ok(Err(_)) => Some(SendError::Gone),
+            Err(_) => Some(SendError::Late),
         };
         self.failed.map_or(Ok(()), Err)
     }
@@ -142,9 +142,9 @@ mod tests {
         let mut outbox = Outbox::new(server);
         outbox.replies().simple("PONG");
         let begun = tokio::time::Instant::now();
-        assert_eq!(outbox.send().await, Err(Unsent::Late));
+        assert_eq!(outbox.send().await, Err(SendError::Late));
         outbox.replies().simple("PONG");
-        assert_eq!(outbox.send().await, Err(Unsent::Late));
+        assert_eq!(outbox.send().await, Err(SendError::Late));
         assert_eq!(begun.elapsed(), WRITE_TIMEOUT);
     }
 }

@@ -53,7 +53,7 @@ impl OwnClaims {
             self.order.remove(&(before.until, key));
         }
         self.order.insert((claim.until, key));
-        if self.claims.len() > self.room_claims() {
+        if self.claims.len() > self.claims_capacity() {
             self.forget_first();
         }
     }
@@ -61,9 +61,9 @@ impl OwnClaims {
     /// Reserves memory for `more` claims, up to the limit of a connection. Returns `false` if other connections use the
     /// whole budget.
     pub(crate) fn make_room(&mut self, more: usize, now: Instant) -> bool {
-        self.forget_ended(self.room_claims().saturating_sub(more), now);
+        self.forget_ended(self.claims_capacity().saturating_sub(more), now);
         let wanted = (self.claims.len() + more).min(CLAIMS_MAX);
-        while wanted > self.room_claims() {
+        while wanted > self.claims_capacity() {
             match self.room.clone().try_acquire_owned() {
                 Ok(part) => self.taken.push(part),
                 Err(_) => return false,
@@ -73,7 +73,7 @@ impl OwnClaims {
     }
 
     /// Returns the memory of ended claims to the budget.
-    pub(crate) fn shed(&mut self, now: Instant) {
+    pub(crate) fn release_memory(&mut self, now: Instant) {
         if !self.taken.is_empty() {
             self.forget_ended(CLAIMS_OF_PART, now);
             self.taken.truncate(self.claims.len().div_ceil(CLAIMS_OF_PART).saturating_sub(1));
@@ -81,7 +81,7 @@ impl OwnClaims {
     }
 
     /// Returns the number of claims that fit into the reserved memory.
-    fn room_claims(&self) -> usize {
+    fn claims_capacity(&self) -> usize {
         ((1 + self.taken.len()) * CLAIMS_OF_PART).min(CLAIMS_MAX)
     }
 
@@ -177,7 +177,7 @@ mod tests {
         assert!(!has(&own, 0) && own.claims.len() == own.order.len());
         // Ended claims return their memory, except for the first few.
         assert_eq!(own.taken.len(), CLAIMS_MAX.div_ceil(CLAIMS_OF_PART) - 1);
-        own.shed(now + Duration::from_secs(1 << 30));
+        own.release_memory(now + Duration::from_secs(1 << 30));
         assert_eq!((own.claims.len(), own.taken.len()), (CLAIMS_OF_PART, 0));
         assert_eq!(all.available_permits(), (8 << 20) / ROOM_BYTES);
         // If other connections use the whole budget, a connection can still hold a few claims, but no more than that.

@@ -109,19 +109,19 @@ pub(crate) fn reply(
         && rule == UndecidedRule::Error
         && !form.is_own()
     {
-        let (said, others) = if form.is_of_question() {
-            (said_of_question(reason), "the verdicts on the others are not reported: ask again")
+        let (explanation, others) = if form.is_of_question() {
+            (lookup_reason_text(reason), "the verdicts on the others are not reported: ask again")
         } else {
-            (said_of(reason), "the others are recorded, but the reply does not say which were new: deliver all")
+            (reason_text(reason), "the others are recorded, but the reply does not say which were new: deliver all")
         };
         match verdicts.len() {
             events if events > 1 && events == undecided => {
-                replies.error(format_args!("UNDECIDED all {events} items ({said})"));
+                replies.error(format_args!("UNDECIDED all {events} items ({explanation})"));
             }
             1 => {
-                (0..form.replies()).for_each(|_| replies.error(format_args!("UNDECIDED {said}")));
+                (0..form.replies()).for_each(|_| replies.error(format_args!("UNDECIDED {explanation}")));
             }
-            events => replies.error(format_args!("UNDECIDED {undecided} of {events} items ({said}); {others}")),
+            events => replies.error(format_args!("UNDECIDED {undecided} of {events} items ({explanation}); {others}")),
         }
         return undecided;
     }
@@ -230,16 +230,16 @@ fn number(reason: Reason) -> i64 {
 }
 
 /// Returns the name of a reason, and what the reason means for an event that was to be recorded.
-pub(crate) fn said_of(reason: Reason) -> String {
+pub(crate) fn reason_text(reason: Reason) -> String {
     format!("{reason:?}: {}", meaning(reason))
 }
 
 /// Returns the name of a reason, and what the reason means for an event that was only looked up.
-fn said_of_question(reason: Reason) -> String {
+fn lookup_reason_text(reason: Reason) -> String {
     match reason {
         Reason::Overloaded | Reason::NotReady => format!("{reason:?}: try again later"),
         Reason::Unknown => format!("{reason:?}: no answer arrived in time: ask again"),
-        reason => said_of(reason),
+        reason => reason_text(reason),
     }
 }
 

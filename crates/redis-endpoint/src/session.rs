@@ -30,7 +30,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use firstseen_backend::{Act, ClientSession, Filters, Host, Patience, ROOM_BYTES, Refused};
+use firstseen_backend::{ClientSession, EventOperation, Filters, Host, Patience, ROOM_BYTES, Refused};
 use firstseen_client::{SubmissionName, Verdict};
 use firstseen_resp::{
     Command, EventTime, Flag, KeptCommand, KeyRequest, Request, Submission, TransactionRequest, find_command,
@@ -47,7 +47,7 @@ use crate::auto_confirm::Confirmer;
 use crate::batch::{CallContext, Question};
 use crate::command_rejected::CommandRejected;
 use crate::counts::RedisEndpointCounts;
-use crate::events::Gathered;
+use crate::events::CollectedEvents;
 use crate::names::Names;
 use crate::outbox::Outbox;
 use crate::own_claims::OwnClaims;
@@ -68,7 +68,7 @@ const REPLIES_BYTES_MAX: u64 = 1 << 20;
 #[derive(Clone, Copy)]
 struct Requester<'a> {
     shared: &'a Shared,
-    guest: &'a dyn ClientSession,
+    client_session: &'a dyn ClientSession,
     patience: &'a Patience,
 }
 
@@ -118,12 +118,12 @@ pub(crate) struct Session {
     at: SocketAddr,
     /// User of the connection, if the client need not authenticate.
     known: Option<Arc<dyn ClientSession>>,
-    guest: Option<Arc<dyn ClientSession>>,
+    client_session: Option<Arc<dyn ClientSession>>,
     name: Vec<u8>,
     transaction: Option<Transaction>,
     /// Delayed `SETNX` and `SET NX` commands, for which an `EXPIRE` may follow.
     held_back: DelayedSets,
-    gathered: Gathered,
+    gathered: CollectedEvents,
     subscriptions: Subscriptions,
     claims: OwnClaims,
     placed: Placed,
@@ -174,12 +174,12 @@ impl Session {
             number,
             from,
             at,
-            guest: known.clone(),
+            client_session: known.clone(),
             known,
             name: Vec::new(),
             transaction: None,
             held_back: DelayedSets::default(),
-            gathered: Gathered::default(),
+            gathered: CollectedEvents::default(),
             subscriptions: Subscriptions::default(),
             claims: OwnClaims::new(room.clone()),
             placed: Placed::default(),
@@ -190,7 +190,7 @@ impl Session {
 
     /// Returns whether the client has authenticated, or need not authenticate.
     pub(crate) fn is_known(&self) -> bool {
-        self.guest.is_some()
+        self.client_session.is_some()
     }
 
     /// Returns whether commands wait for `EXEC`.
@@ -209,15 +209,15 @@ impl Session {
     }
 
     /// Frees memory if many events had to be stored.
-    pub(crate) fn shed(&mut self) {
-        self.gathered.shed();
-        self.claims.shed(Instant::now());
+    pub(crate) fn release_memory(&mut self) {
+        self.gathered.release_memory();
+        self.claims.release_memory(Instant::now());
     }
 
     /// Processes a command. Its reply is written now, or at the latest by [`Self::finish`].
     pub(crate) async fn take(&mut self, command: Command<'_>) -> Next {
         let spec = find_command(command.name());
-        if self.guest.is_none() && !spec.is_some_and(|spec| spec.has(Flag::NoAuth)) {
+        if self.client_session.is_none() && !spec.is_some_and(|spec| spec.has(Flag::NoAuth)) {
             self.finish().await;
             self.refuse("NOAUTH Authentication required.");
             return Next::Go;
@@ -236,7 +236,7 @@ impl Session {
         if let Some(spec) = spec {
             self.shared.common.counts.count(spec);
         }
-        if self.transaction.is_some() && !ends_or_leaves(&request) {
+        if self.transaction.is_some() && !bypasses_transaction(&request) {
             self.queue(command);
             return Next::Go;
         }
@@ -260,7 +260,7 @@ impl Session {
     /// delayed. An `EXPIRE` is considered probable in two cases. Either the received bytes end in the middle of a
     /// command (`is_cut`), or this connection has sent an `EXPIRE` after such a command before.
     pub(crate) async fn finish_read(&mut self, is_cut: bool) {
-        if !is_cut && !self.held_back.was_ever_timed() {
+        if !is_cut && !self.held_back.has_sent_expire() {
             self.release_held_back().await;
         }
         self.ask().await;
@@ -277,8 +277,8 @@ impl Session {
             return;
         }
         // Only an authenticated client can have collected events, so there always is a user here.
-        let Some(guest) = self.guest.clone() else { return };
-        let context = call_context(&self.shared, &self.patience, &guest);
+        let Some(client_session) = self.client_session.clone() else { return };
+        let context = call_context(&self.shared, &self.patience, &client_session);
         // The future is boxed because it is large, and it would enlarge the futures of many callers.
         let answered = self.outbox.wait_for(Box::pin(self.gathered.ask(context))).await;
         self.gathered.conclude(answered, context, &mut self.claims, self.outbox.replies());
@@ -298,15 +298,16 @@ impl Session {
             Err(other) => other,
         };
         self.finish().await;
-        let needs_nobody = match &other {
-            Other::Connection(request) => request.needs_nobody(),
+        let is_allowed_before_auth = match &other {
+            Other::Connection(request) => request.is_allowed_before_auth(),
             // A transaction command needs no authentication itself, because each command in the transaction is checked.
             Other::Transaction(_) => true,
             Other::FilterCommand(_) | Other::Scripts(_) | Other::Server(_) | Other::Subscriptions(_) => false,
         };
         // A user who must authenticate by now may send only commands that need no authentication.
-        let is_somebody = self.guest.as_ref().is_none_or(|guest| !guest.must_say_who());
-        if !needs_nobody && !is_somebody {
+        let is_somebody =
+            self.client_session.as_ref().is_none_or(|client_session| !client_session.requires_authentication());
+        if !is_allowed_before_auth && !is_somebody {
             self.refuse(CommandRejected::from(Refused::Unknown));
             return Next::Go;
         }
@@ -338,8 +339,8 @@ impl Session {
             self.ask().await;
         }
         // Only an authenticated client gets this far.
-        let Some(guest) = self.guest.as_deref() else { return Next::Go };
-        let requester = Requester { shared: &self.shared, guest, patience: &self.patience };
+        let Some(client_session) = self.client_session.as_deref() else { return Next::Go };
+        let requester = Requester { shared: &self.shared, client_session, patience: &self.patience };
         let found = match self.placed.find(requester, place, act, time).await {
             Ok(_) if submission.is_some() && matches!(time, EventTime::NowWithTtl { .. }) => {
                 Err(CommandRejected::wrong(
@@ -356,7 +357,7 @@ impl Session {
             Ok(found) => found,
             Err(error) => {
                 self.ask().await;
-                return self.not_asked(place, form, items.count(), &error);
+                return self.reply_rejected(place, form, items.count(), &error);
             }
         };
         let at_ms = match time {
@@ -364,11 +365,11 @@ impl Session {
             EventTime::Now | EventTime::NowWithTtl { .. } => shown.at_ms,
         };
         // Without memory for the claim, the connection could neither confirm nor release it later.
-        if matches!(act, Act::Claim { .. })
+        if matches!(act, EventOperation::Claim { .. })
             && !self.claims.make_room(items.count() + self.gathered.events(), Instant::now())
         {
             self.ask().await;
-            return self.not_asked(place, form, items.count(), &CommandRejected::Undecided(Reason::Overloaded));
+            return self.reply_rejected(place, form, items.count(), &CommandRejected::Undecided(Reason::Overloaded));
         }
         let question = Question { filter, others, act, at_ms, ttl_ms };
         // Either all events of a call have idempotency keys or none has, so a command with a key begins a new call.
@@ -387,7 +388,7 @@ impl Session {
     }
 
     /// Replies to a command that cannot be executed.
-    fn not_asked(&mut self, place: Place<'_>, form: ReplyShape, events: usize, error: &CommandRejected) -> Next {
+    fn reply_rejected(&mut self, place: Place<'_>, form: ReplyShape, events: usize, error: &CommandRejected) -> Next {
         let CommandRejected::Undecided(reason) = error else {
             self.refuse(error);
             return Next::Go;
@@ -448,20 +449,25 @@ impl Session {
 
     /// Returns the handler for commands about filters, or `None` if the client has not authenticated.
     fn handler(&mut self) -> Option<CommandHandler<'_>> {
-        let Self { shared, guest: Some(guest), claims, outbox, patience, held_back, .. } = self else { return None };
-        let requester = Requester { shared, guest: &**guest, patience };
+        let Self { shared, client_session: Some(client_session), claims, outbox, patience, held_back, .. } = self
+        else {
+            return None;
+        };
+        let requester = Requester { shared, client_session: &**client_session, patience };
         Some(CommandHandler { requester, own: claims, last_set: held_back.last(), outbox })
     }
 
     /// Creates the filter that a command is about to use, if the filter does not exist. Earlier commands are executed
     /// first.
     async fn prepare(&mut self, request: &Request<'_>) -> Result<(), String> {
-        let Some(guest) = &self.guest else { return Ok(()) };
-        let requester = Requester { shared: &self.shared, guest: &**guest, patience: &self.patience };
+        let Some(client_session) = &self.client_session else { return Ok(()) };
+        let requester = Requester { shared: &self.shared, client_session: &**client_session, patience: &self.patience };
         let Some((name, options)) = make::lacking(requester, request).await? else { return Ok(()) };
         self.finish().await;
-        let (Some(sandbox), Some(guest)) = (&self.shared.common.sandbox, &self.guest) else { return Ok(()) };
-        make::make(&self.shared, sandbox, &**guest, &name, options).await
+        let (Some(sandbox), Some(client_session)) = (&self.shared.common.sandbox, &self.client_session) else {
+            return Ok(());
+        };
+        make::make(&self.shared, sandbox, &**client_session, &name, options).await
     }
 
     fn queue(&mut self, command: Command<'_>) {
@@ -540,16 +546,20 @@ impl Session {
 }
 
 /// Returns whether a command is executed at once, even between `MULTI` and `EXEC`.
-fn ends_or_leaves(request: &Request<'_>) -> bool {
+fn bypasses_transaction(request: &Request<'_>) -> bool {
     use firstseen_resp::ConnectionRequest::{Quit, Reset};
     matches!(request, Request::Transaction(_) | Request::Connection(Quit | Reset))
 }
 
-fn call_context<'a>(shared: &'a Shared, patience: &'a Patience, guest: &'a Arc<dyn ClientSession>) -> CallContext<'a> {
+fn call_context<'a>(
+    shared: &'a Shared,
+    patience: &'a Patience,
+    client_session: &'a Arc<dyn ClientSession>,
+) -> CallContext<'a> {
     CallContext {
         filters: &shared.filters,
         patience,
-        guest,
+        client_session,
         counts: &shared.common.counts,
         sandbox: shared.common.sandbox.as_ref(),
         confirmer: &shared.common.confirmer,

@@ -26,12 +26,12 @@ impl Span {
 #[derive(Clone, Copy)]
 pub struct Command<'a> {
     all: Arguments<'a>,
-    taken_bytes: usize,
+    consumed_bytes: usize,
 }
 
 impl<'a> Command<'a> {
-    pub(crate) fn new(bytes: &'a [u8], spans: &'a [Span], taken_bytes: usize) -> Self {
-        Self { all: Arguments { bytes, spans }, taken_bytes }
+    pub(crate) fn new(bytes: &'a [u8], spans: &'a [Span], consumed_bytes: usize) -> Self {
+        Self { all: Arguments { bytes, spans }, consumed_bytes }
     }
 
     /// Returns the name of the command, as the client wrote it.
@@ -50,13 +50,13 @@ impl<'a> Command<'a> {
     }
 
     /// Returns the size of the command on the connection, in bytes.
-    pub fn taken_bytes(&self) -> usize {
-        self.taken_bytes
+    pub fn consumed_bytes(&self) -> usize {
+        self.consumed_bytes
     }
 
     /// Copies the command with its bytes, for commands that are executed later.
     pub fn keep(&self) -> KeptCommand {
-        let mut kept = KeptCommand { bytes: Vec::new(), spans: Vec::new(), taken_bytes: self.taken_bytes };
+        let mut kept = KeptCommand { bytes: Vec::new(), spans: Vec::new(), consumed_bytes: self.consumed_bytes };
         kept.bytes.reserve_exact(self.all.iter().map(<[u8]>::len).sum());
         kept.spans.reserve_exact(self.all.len());
         for argument in self.all {
@@ -80,13 +80,13 @@ impl Debug for Command<'_> {
 pub struct KeptCommand {
     bytes: Vec<u8>,
     spans: Vec<Span>,
-    taken_bytes: usize,
+    consumed_bytes: usize,
 }
 
 impl KeptCommand {
     /// Returns the command.
     pub fn command(&self) -> Command<'_> {
-        Command::new(&self.bytes, &self.spans, self.taken_bytes)
+        Command::new(&self.bytes, &self.spans, self.consumed_bytes)
     }
 
     /// Returns the memory that the command uses, in bytes.

@@ -21,7 +21,7 @@ impl Words {
     }
 
     /// Frees the memory.
-    pub(crate) fn shed(&mut self) {
+    pub(crate) fn release_memory(&mut self) {
         self.bytes = Vec::new();
     }
 
@@ -62,7 +62,7 @@ impl Words {
     fn double_quoted<'l>(&mut self, mut rest: &'l [u8]) -> Result<&'l [u8], ProtocolError> {
         loop {
             let (byte, after) = match rest {
-                [b'"', after @ ..] => return behind_quotes(after),
+                [b'"', after @ ..] => return after_quotes(after),
                 [b'\\', b'x', high, low, after @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
                     (hex(*high) * 16 + hex(*low), after)
                 }
@@ -78,7 +78,7 @@ impl Words {
     fn single_quoted<'l>(&mut self, mut rest: &'l [u8]) -> Result<&'l [u8], ProtocolError> {
         loop {
             let (byte, after) = match rest {
-                [b'\'', after @ ..] => return behind_quotes(after),
+                [b'\'', after @ ..] => return after_quotes(after),
                 [b'\\', b'\'', after @ ..] => (b'\'', after),
                 [byte, after @ ..] => (*byte, after),
                 [] => return Err(ProtocolError::UnbalancedQuotes),
@@ -90,7 +90,7 @@ impl Words {
 }
 
 /// Returns the rest of the line after a closing quote. Returns an error unless a space or nothing follows.
-fn behind_quotes(rest: &[u8]) -> Result<&[u8], ProtocolError> {
+fn after_quotes(rest: &[u8]) -> Result<&[u8], ProtocolError> {
     match rest.first() {
         Some(&byte) if !is_space(byte) => Err(ProtocolError::UnbalancedQuotes),
         _ => Ok(rest),

@@ -44,11 +44,11 @@ enum Step {
     /// An incomplete command.
     Incomplete,
     /// An empty request, which asks for nothing.
-    Nothing { taken_bytes: usize },
+    Nothing { consumed_bytes: usize },
     /// A command whose arguments are in the available bytes.
-    Array { taken_bytes: usize },
+    Array { consumed_bytes: usize },
     /// A command whose arguments are in the buffer of words.
-    Inline { taken_bytes: usize },
+    Inline { consumed_bytes: usize },
 }
 
 impl Parser {
@@ -76,10 +76,10 @@ impl Parser {
     }
 
     /// Frees the memory of a connection that has been idle. Nothing is freed if a command is incomplete.
-    pub fn shed(&mut self) {
+    pub fn release_memory(&mut self) {
         if let Stage::Start = self.stage {
             self.spans = Vec::new();
-            self.words.shed();
+            self.words.release_memory();
         }
     }
 
@@ -101,25 +101,25 @@ impl Parser {
             };
             match step {
                 Step::Incomplete => return Ok(None),
-                Step::Nothing { taken_bytes } => {
-                    self.take(input, taken_bytes);
+                Step::Nothing { consumed_bytes } => {
+                    self.take(input, consumed_bytes);
                 }
-                Step::Array { taken_bytes } => {
-                    let own = self.take(input, taken_bytes);
-                    return Ok(Some(Command::new(own, &self.spans, taken_bytes)));
+                Step::Array { consumed_bytes } => {
+                    let own = self.take(input, consumed_bytes);
+                    return Ok(Some(Command::new(own, &self.spans, consumed_bytes)));
                 }
-                Step::Inline { taken_bytes } => {
-                    self.take(input, taken_bytes);
-                    return Ok(Some(Command::new(self.words.bytes(), &self.spans, taken_bytes)));
+                Step::Inline { consumed_bytes } => {
+                    self.take(input, consumed_bytes);
+                    return Ok(Some(Command::new(self.words.bytes(), &self.spans, consumed_bytes)));
                 }
             }
         }
     }
 
     /// Removes a request from the front of `input`, and returns its bytes.
-    fn take<'b>(&mut self, input: &mut &'b [u8], taken_bytes: usize) -> &'b [u8] {
+    fn take<'b>(&mut self, input: &mut &'b [u8], consumed_bytes: usize) -> &'b [u8] {
         (self.parsed_bytes, self.searched_bytes) = (0, 0);
-        let (own, rest) = input.split_at_checked(taken_bytes).unwrap_or((input, &[]));
+        let (own, rest) = input.split_at_checked(consumed_bytes).unwrap_or((input, &[]));
         *input = rest;
         own
     }
@@ -143,9 +143,9 @@ impl Parser {
             return Ok(Some(Step::Incomplete));
         };
         let invalid = ProtocolError::InvalidMultibulkLength;
-        let count = line.ends_properly.then(|| integer(line.behind_mark())).flatten().ok_or(invalid)?;
+        let count = line.ends_properly.then(|| integer(line.after_type_byte())).flatten().ok_or(invalid)?;
         if count <= 0 {
-            return Ok(Some(Step::Nothing { taken_bytes: self.parsed_bytes }));
+            return Ok(Some(Step::Nothing { consumed_bytes: self.parsed_bytes }));
         }
         let left = usize::try_from(count).ok().filter(|_| count <= i64::from(i32::MAX)).ok_or(invalid)?;
         if left > self.limits.arguments {
@@ -163,7 +163,7 @@ impl Parser {
             match self.stage {
                 Stage::Length { left: 0 } => {
                     self.stage = Stage::Start;
-                    return Ok(Step::Array { taken_bytes: self.parsed_bytes });
+                    return Ok(Step::Array { consumed_bytes: self.parsed_bytes });
                 }
                 Stage::Length { left } => match self.length(input)? {
                     Some(length_bytes) => self.stage = Stage::Data { left, length_bytes },
@@ -194,7 +194,7 @@ impl Parser {
             got => return Err(ProtocolError::ExpectedBulk { got: *got.unwrap_or(&b'\r') }),
         }
         let invalid = ProtocolError::InvalidBulkLength;
-        let length = line.ends_properly.then(|| integer(line.behind_mark())).flatten().ok_or(invalid)?;
+        let length = line.ends_properly.then(|| integer(line.after_type_byte())).flatten().ok_or(invalid)?;
         let length_bytes = usize::try_from(length).map_err(|_| invalid)?;
         if length_bytes > self.limits.argument_bytes {
             let unauthenticated = ProtocolError::UnauthenticatedBulkLength;
@@ -224,8 +224,8 @@ impl Parser {
         let Some(end) = self.search(b'\n', input, ProtocolError::TooBigInline)? else { return Ok(Step::Incomplete) };
         let line = input.get(..end).unwrap_or_default();
         self.words.split(line.strip_suffix(b"\r").unwrap_or(line), &self.limits, &mut self.spans)?;
-        let taken_bytes = end + 1;
-        Ok(if self.spans.is_empty() { Step::Nothing { taken_bytes } } else { Step::Inline { taken_bytes } })
+        let consumed_bytes = end + 1;
+        Ok(if self.spans.is_empty() { Step::Nothing { consumed_bytes } } else { Step::Inline { consumed_bytes } })
     }
 
     /// Returns the position of the line end `mark` in the line at the front of `bytes`, if it has arrived.
@@ -251,7 +251,7 @@ struct Line<'b> {
 
 impl<'b> Line<'b> {
     /// Returns the text after its first byte.
-    fn behind_mark(&self) -> &'b [u8] {
+    fn after_type_byte(&self) -> &'b [u8] {
         self.text.get(1..).unwrap_or_default()
     }
 }

@@ -139,7 +139,7 @@ impl Display for Refusal<'_> {
         match self {
             Self::UnknownCommand(command) => unknown(command, out),
             Self::UnknownSubcommand { command, subcommand } => {
-                write!(out, "ERR unknown subcommand '{}'. Try {} HELP.", Text(cut(subcommand, 128)), Capitals(command))
+                write!(out, "ERR unknown subcommand '{}'. Try {} HELP.", Text(cut(subcommand, 128)), UpperCase(command))
             }
             Self::WrongArity { command, subcommand: None } => {
                 write!(out, "ERR wrong number of arguments for '{command}' command")
@@ -160,12 +160,12 @@ impl Display for Refusal<'_> {
             Self::TooManyItems { items_max } => write!(out, "ERR a command takes at most {items_max} items"),
             Self::Unserved { command, why } => {
                 let (what, instead) = why.texts();
-                write!(out, "ERR firstseen {what}: {} is not served; {instead}", Capitals(command))
+                write!(out, "ERR firstseen {what}: {} is not served; {instead}", UpperCase(command))
             }
             Self::UnservedSubcommand { command, subcommand, why } => {
                 let (what, instead) = why.texts();
-                let command = Capitals(command);
-                let subcommand = Capitals(subcommand);
+                let command = UpperCase(command);
+                let subcommand = UpperCase(subcommand);
                 write!(out, "ERR firstseen {what}: {command} {subcommand} is not served; {instead}")
             }
             Self::HttpRequest => out.write_str("ERR this is no server of HTTP"),
@@ -271,9 +271,9 @@ impl Display for Text<'_> {
 }
 
 /// Name that is written in upper case.
-struct Capitals<'a>(&'a str);
+struct UpperCase<'a>(&'a str);
 
-impl Display for Capitals<'_> {
+impl Display for UpperCase<'_> {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         self.0.chars().try_for_each(|letter| write!(out, "{}", letter.to_ascii_uppercase()))
     }

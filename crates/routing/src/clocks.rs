@@ -94,7 +94,7 @@ pub struct ClockWatch {
     differs_since_ms: Option<MonotonicMs>,
     /// Time of day that the node last trusted in its former run, until the first comparison.
     ran_until_ms: Option<u64>,
-    minds_standstills: bool,
+    detects_suspensions: bool,
     standstills: u64,
     /// Time at which the last pause of the machine was detected. Exchanges that began before that time are ignored.
     stood_ms: Option<MonotonicMs>,
@@ -112,7 +112,7 @@ impl ClockWatch {
             shown_ms: None,
             differs_since_ms: None,
             ran_until_ms: None,
-            minds_standstills: true,
+            detects_suspensions: true,
             standstills: 0,
             stood_ms: None,
         }
@@ -122,7 +122,7 @@ impl ClockWatch {
     #[doc(hidden)]
     #[must_use]
     pub fn without_standstills(self) -> Self {
-        Self { minds_standstills: false, ..self }
+        Self { detects_suspensions: false, ..self }
     }
 
     /// Returns a watch for a node that has run before. `ran_until_ms` is the last time of day that the node trusted in
@@ -140,7 +140,7 @@ impl ClockWatch {
             return;
         }
         let gained_ms = self.peers.entry(peer).or_default().hear(exchange);
-        if gained_ms > self.skew_max_ms && self.minds_standstills {
+        if gained_ms > self.skew_max_ms && self.detects_suspensions {
             self.peers.retain(|other, _| *other == peer);
             self.find_standstill(exchange.heard_ms);
             self.standing = ClockStanding::Stood;
@@ -198,7 +198,7 @@ impl ClockWatch {
         let before = self.standing;
         self.standing = self.judge(now, others);
         let is_behind = self.standing == ClockStanding::Beyond && self.ahead_ms(now) < 0;
-        if is_behind && before.is_sure() && self.minds_standstills {
+        if is_behind && before.is_sure() && self.detects_suspensions {
             // The machine may have been paused several times, each time too briefly to be detected.
             self.find_standstill(now.monotonic_ms);
         }

@@ -46,10 +46,10 @@ pub use plan::{
     SlicedDefinition, Slicing, SlicingError, Step, fairness, greatest_share,
 };
 pub use protocol::{
-    Answers, AskCells, BackupCells, BatchName, CellParts, CellPlace, CheckpointCursor, ClaimTests, Climb, Climbed,
-    ClockReading, Command, EarlyDuplicates, Entry, EventTag, Fence, FromLevel, GroupReply, HandedOver, Hold, LinkEnd,
-    LinkEnds, LinkError, LinkFull, LinkReceiver, LinkSender, MirrorNumber, Mirrored, Moment, MonotonicMs, NamedEvent,
-    NotAFence, Operation, Past, PeerBody, PeerMessage, PositionLists, Proposal, Record, Resolved, SetAcks, SetBatch,
-    Submission, SubmissionName, TestBatch, TestRun, Tick, Times,
+    Answers, AskCells, BackupCells, BatchName, CellParts, CellPlace, CheckpointCursor, ClaimTests, ClockReading,
+    Command, EarlyDuplicates, Entry, EventTag, Fence, FromLevel, GroupReply, HandedOver, Hold, LevelQuery, LevelReply,
+    LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver, LinkSender, MirrorNumber, Mirrored, Moment, MonotonicMs,
+    NamedEvent, NotAFence, Operation, Past, PeerBody, PeerMessage, PositionLists, Proposal, Record, Resolved, SetAcks,
+    SetBatch, Submission, SubmissionName, TestBatch, TestRun, Tick, Times,
 };
 pub use verdict::{Answer, Decision, Reason, Seen};

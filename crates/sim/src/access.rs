@@ -50,7 +50,7 @@ pub(crate) async fn keep(
         scenario: scenario.clone(),
         connector: connector.clone(),
         history: history.clone(),
-        dice: SeededRng::new(scenario.seed ^ OF_RIGHTS),
+        rng: SeededRng::new(scenario.seed ^ OF_RIGHTS),
         over: over.clone(),
     };
     changes.begin().await;
@@ -69,7 +69,7 @@ struct Changes {
     scenario: Scenario,
     connector: SimConnector,
     history: SharedHistory,
-    dice: SeededRng,
+    rng: SeededRng,
     over: Stage,
 }
 
@@ -79,7 +79,7 @@ impl Changes {
             let spares = (0..LOSSES_MAX).map(spare);
             // A producer with no right left does not see the filter and sends nothing. A producer with a remaining
             // right still tries.
-            let left = self.dice.pick(&[None, Some(Verb::Describe), Some(Verb::Lookup)]);
+            let left = self.rng.pick(&[None, Some(Verb::Describe), Some(Verb::Lookup)]);
             let left = left.map(|verb| right(verb, FILTER));
             let grants = [right(Verb::Observe, FILTER)].into_iter().chain(left).chain(spares).collect();
             self.change(Change::Grant(Rights { principal: producer_name(number), grants })).await;
@@ -99,7 +99,7 @@ impl Changes {
         // By then all producers have connected.
         self.waits(1_000, 1_000).await;
         while !self.waits(200, 1_500).await {
-            let number = HOLDER + 1 + self.dice.below(u64::from(self.scenario.producers) - 1) as u32;
+            let number = HOLDER + 1 + self.rng.below(u64::from(self.scenario.producers) - 1) as u32;
             let lost = &mut losses[number as usize];
             if *lost == LOSSES_MAX {
                 continue;
@@ -117,7 +117,7 @@ impl Changes {
 
     /// Waits, but not beyond the end of the changes. Returns whether the end has come.
     async fn waits(&mut self, least_ms: u64, below_ms: u64) -> bool {
-        let end = tokio::time::Instant::now() + Duration::from_millis(least_ms + self.dice.below(below_ms));
+        let end = tokio::time::Instant::now() + Duration::from_millis(least_ms + self.rng.below(below_ms));
         while tokio::time::Instant::now() < end && !self.over.is_over() {
             tokio::time::sleep(PAUSE).await;
         }
@@ -126,10 +126,10 @@ impl Changes {
 
     /// Asks one node after the other until one reports that the change is agreed on.
     async fn change(&mut self, change: Change) {
-        let command_id = u128::from(self.dice.below(u64::MAX)).to_le_bytes().to_vec();
+        let command_id = u128::from(self.rng.below(u64::MAX)).to_le_bytes().to_vec();
         let request = ChangeAccessRequest { command_id: command_id.into(), change: Some(change) };
         loop {
-            let asked = self.dice.below(self.scenario.nodes as u64) as usize;
+            let asked = self.rng.below(self.scenario.nodes as u64) as usize;
             if let Ok(channel) = self.connector.channel(&node_address(asked), None) {
                 let mut client = admin_client(channel);
                 let answer = tokio::time::timeout(ANSWER_MAX, client.change_access(request.clone())).await;

@@ -39,17 +39,17 @@ impl Alteration {
 
     /// Draws an alteration for two of five storms.
     pub(crate) fn draw(seed: u64) -> Option<Self> {
-        let mut dice = SeededRng::new(seed ^ OF_ALTERATIONS);
-        let happens = dice.below(5) < 2;
-        let slicing = dice.pick(&STORM_SLICINGS);
+        let mut rng = SeededRng::new(seed ^ OF_ALTERATIONS);
+        let happens = rng.below(5) < 2;
+        let slicing = rng.pick(&STORM_SLICINGS);
         // The capacity differs so much that the definition differs for every slicing.
-        let capacity_events = CAPACITY_EVENTS * (1 + dice.below(3)) + CAPACITY_EVENTS / 2;
+        let capacity_events = CAPACITY_EVENTS * (1 + rng.below(3)) + CAPACITY_EVENTS / 2;
         happens.then(|| Self {
             kind: None,
             slicing,
             capacity_events,
             window_ms: None,
-            has_new_secret: dice.below(2) == 0,
+            has_new_secret: rng.below(2) == 0,
             forgets: false,
         })
     }

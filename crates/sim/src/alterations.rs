@@ -75,13 +75,13 @@ pub(crate) async fn begin(
     until_us: u64,
 ) -> turmoil::Result<Option<Altered>> {
     let Some(alteration) = scenario.alteration else { return Ok(None) };
-    let mut dice = SeededRng::new(scenario.seed ^ OF_TIMES);
-    tokio::time::sleep(Duration::from_millis(500 + dice.below(6_000))).await;
+    let mut rng = SeededRng::new(scenario.seed ^ OF_TIMES);
+    tokio::time::sleep(Duration::from_millis(500 + rng.below(6_000))).await;
     let map = cluster::map_now(connector, scenario.nodes).await?;
     let (former, _) = map.filter_named(FILTER).ok_or("no filter")?;
     let begun_us = now_us();
     while now_us() < until_us {
-        ask(scenario, alteration, former, connector, &mut dice).await;
+        ask(scenario, alteration, former, connector, &mut rng).await;
         // The map shows whether the filter was altered, whatever the reply was or if it is missing.
         let map = cluster::map_now(connector, scenario.nodes).await?;
         if map.filter_named(FILTER).is_some_and(|(filter, _)| filter != former) {
@@ -117,14 +117,14 @@ async fn ask(
     alteration: Alteration,
     former: FilterId,
     connector: &SimConnector,
-    dice: &mut SeededRng,
+    rng: &mut SeededRng,
 ) {
-    let asked = dice.below(scenario.nodes as u64) as usize;
+    let asked = rng.below(scenario.nodes as u64) as usize;
     let Ok(channel) = connector.channel(&node_address(asked), None) else { return };
     let Ok(definition) = definition(scenario, alteration) else { return };
     let secret = if alteration.has_new_secret { (!scenario.seed).to_le_bytes().repeat(4) } else { Vec::new() };
     let request = AlterFilterRequest {
-        command_id: u128::from(dice.below(u64::MAX)).to_le_bytes().to_vec().into(),
+        command_id: u128::from(rng.below(u64::MAX)).to_le_bytes().to_vec().into(),
         name: FILTER.to_owned(),
         filter_id: former.0,
         definition_json: definition_json(&definition),

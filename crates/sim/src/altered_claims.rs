@@ -17,15 +17,15 @@ const PAUSE_MAX_MS: u64 = 400;
 
 /// Returns the scenario of `seed` in which a filter with claims is altered.
 pub(crate) fn scenario(seed: u64) -> Scenario {
-    let mut dice = SeededRng::new(seed ^ OF_ALTERED_CLAIMS);
-    let slicing = dice.pick(&["none", "horizontal:5", "vertical:3", "horizontal-vertical:2x4"]);
+    let mut rng = SeededRng::new(seed ^ OF_ALTERED_CLAIMS);
+    let slicing = rng.pick(&["none", "horizontal:5", "vertical:3", "horizontal-vertical:2x4"]);
     let plain = Alteration::forgetting(slicing);
-    let alteration = match dice.below(2) {
+    let alteration = match rng.below(2) {
         0 => plain,
         _ => Alteration {
-            slicing: dice.pick(&["none", "horizontal:5", "vertical:3"]),
+            slicing: rng.pick(&["none", "horizontal:5", "vertical:3"]),
             capacity_events: 2 * CAPACITY_EVENTS,
-            has_new_secret: dice.below(2) == 0,
+            has_new_secret: rng.below(2) == 0,
             forgets: false,
             ..plain
         },
@@ -33,10 +33,10 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
     Scenario {
         alteration: Some(alteration),
         lease_max_ms: Some(LEASE_MS_MAX),
-        nemesis: dice.pick(&[Nemesis::Delay, Nemesis::Delay, Nemesis::Reset, Nemesis::Hold]),
-        clock: dice.pick(&[ClockSource::Event, ClockSource::Wall]),
+        nemesis: rng.pick(&[Nemesis::Delay, Nemesis::Delay, Nemesis::Reset, Nemesis::Hold]),
+        clock: rng.pick(&[ClockSource::Event, ClockSource::Wall]),
         slicing,
-        kind: dice.pick(&["timing", "generations"]),
+        kind: rng.pick(&["timing", "generations"]),
         window_ms: 3_600_000,
         durability: Durability::Memory,
         when_lost: WhenLost::Undecided,

@@ -33,7 +33,7 @@ const CLOCKS_DIFFER_MS: u64 = 1_500;
 const STAMPED_LATE_MS: u64 = 5_000;
 
 /// Time within which all nodes know a new map.
-const HEARD_MAX: Duration = Duration::from_secs(1);
+const MAP_DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// The cells that must be set in a slice, and the cells that may be set.
 #[derive(Default)]
@@ -66,7 +66,7 @@ pub(crate) async fn look(
                 Err(error) => error,
             };
             // If slices move while they are read, the reader gets a new map and looks for them again, as a backup does.
-            tokio::time::sleep(HEARD_MAX).await;
+            tokio::time::sleep(MAP_DELAY_MAX).await;
             let now = map_now(connector, scenario.nodes).await?;
             if now.filters.get(&filter).is_some_and(|now| now.epoch == record.epoch) {
                 return Err(error);

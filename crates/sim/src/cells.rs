@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use firstseen_client::Levels;
 use firstseen_filter::{FilterSecret, Probes, Unit, UnitNumber};
-use firstseen_routing::{Climb, ClusterMap, Decision, FilterId, FromLevel, MonotonicMs, Operation, Times};
+use firstseen_routing::{ClusterMap, Decision, FilterId, FromLevel, LevelQuery, MonotonicMs, Operation, Times};
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
@@ -144,7 +144,7 @@ async fn ask(map: &ClusterMap, levels: &Levels, filter: FilterId, sought: Vec<So
     };
     let place = record.branch.as_ref().map_or_else(String::new, |branch| branch.place.clone());
     let asked = sought.into_iter().map(|Sought { call, group, probes }| {
-        let climb = Climb {
+        let climb = LevelQuery {
             number: 0,
             from: FromLevel { filter, complete: true },
             group,

@@ -36,11 +36,11 @@ pub(crate) struct Seclusion<'a> {
 
 impl Seclusion<'_> {
     /// Cuts nodes off for some rounds.
-    pub(crate) async fn rage(&self) -> turmoil::Result {
-        let mut dice = SeededRng::new(self.scenario().seed ^ OF_SECLUSIONS);
+    pub(crate) async fn inject_faults(&self) -> turmoil::Result {
+        let mut rng = SeededRng::new(self.scenario().seed ^ OF_SECLUSIONS);
         for _ in 0..ROUNDS {
-            tokio::time::sleep(Duration::from_millis(500 + dice.below(1_000))).await;
-            self.seclude(&mut dice).await?;
+            tokio::time::sleep(Duration::from_millis(500 + rng.below(1_000))).await;
+            self.seclude(&mut rng).await?;
             tokio::time::sleep(REJOINED).await;
         }
         Ok(())
@@ -52,26 +52,26 @@ impl Seclusion<'_> {
 
     /// Ends one of two nodes that have a slice, so that the other node answers alone. Then cuts that node off and
     /// starts the first one again.
-    async fn seclude(&self, dice: &mut SeededRng) -> turmoil::Result {
+    async fn seclude(&self, rng: &mut SeededRng) -> turmoil::Result {
         let scenario = self.scenario();
         let map = cluster::map_now(self.connector, scenario.nodes).await?;
-        let Some((alone, away)) = self.pair(&map, dice) else { return Ok(()) };
+        let Some((alone, away)) = self.pair(&map, rng) else { return Ok(()) };
         self.torment.order(Order::Kill(away));
         if scenario.durability == Durability::Memory {
             lock(self.history).losses.push(loss(away, now_us(), self.events));
         }
         tokio::time::sleep(GIVEN_UP).await;
-        let producer = dice.below(u64::from(scenario.producers)) as u32;
+        let producer = rng.below(u64::from(scenario.producers)) as u32;
         let inside = [node_name(alone), producer_name(producer)];
         let outside: Vec<String> = self.hosts().filter(|host| !inside.contains(host)).collect();
         let from_us = now_us();
         links(&inside, &outside).for_each(|(here, there)| turmoil::hold(here, there));
-        if dice.below(2) == 0 {
+        if rng.below(2) == 0 {
             self.torment.streams.cut(&addresses(&inside), &addresses(&outside));
         }
         self.torment.order(Order::Start(away));
-        let until_us = from_us + 1_000 * (5_000 + dice.below(3 * scenario.window_ms + 3_000));
-        self.meddle((alone, away), until_us, dice).await?;
+        let until_us = from_us + 1_000 * (5_000 + rng.below(3 * scenario.window_ms + 3_000));
+        self.meddle((alone, away), until_us, rng).await?;
         tokio::time::sleep(Duration::from_micros(until_us.saturating_sub(now_us()))).await;
         links(&inside, &outside).for_each(|(here, there)| turmoil::release(here, there));
         let outage = Outage { site: alone, from_us, until_us: now_us(), is_silent: true };
@@ -81,16 +81,16 @@ impl Seclusion<'_> {
 
     /// Returns two nodes that have the same slice. If each slice has only one copy, returns two nodes with slices of
     /// the same filter.
-    fn pair(&self, map: &ClusterMap, dice: &mut SeededRng) -> Option<(usize, usize)> {
+    fn pair(&self, map: &ClusterMap, rng: &mut SeededRng) -> Option<(usize, usize)> {
         let (_, record) = map.filter_named(FILTER)?;
-        let slice = dice.below(record.owners.len() as u64) as u32;
+        let slice = rng.below(record.owners.len() as u64) as u32;
         let mut holders: Vec<usize> =
             record.copies_of(slice).filter_map(|copy| self.index_of(map, copy.node)).collect();
         let others: Vec<usize> = (0..self.scenario().nodes).filter(|node| !holders.contains(node)).collect();
         if holders.len() < 2 {
-            holders.push(dice.pick(&others));
+            holders.push(rng.pick(&others));
         }
-        let first = dice.below(holders.len() as u64) as usize;
+        let first = rng.below(holders.len() as u64) as usize;
         Some((holders[first], holders[(first + 1) % holders.len()]))
     }
 
@@ -100,9 +100,9 @@ impl Seclusion<'_> {
     }
 
     /// Lets an operator move slices away from the node that is cut off, or forgive the filter's losses.
-    async fn meddle(&self, (alone, away): (usize, usize), until_us: u64, dice: &mut SeededRng) -> turmoil::Result {
-        let choice = dice.below(3);
-        let after_ms = 2_500 + dice.below(2_000);
+    async fn meddle(&self, (alone, away): (usize, usize), until_us: u64, rng: &mut SeededRng) -> turmoil::Result {
+        let choice = rng.below(3);
+        let after_ms = 2_500 + rng.below(2_000);
         if choice == 0 || now_us() + 1_000 * after_ms > until_us {
             return Ok(());
         }

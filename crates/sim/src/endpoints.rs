@@ -34,11 +34,11 @@ const LEASE_MS_MAX: u32 = 3_000;
 
 /// Returns the scenario of `seed` with Redis endpoints.
 pub(crate) fn scenario(seed: u64) -> Scenario {
-    let mut dice = SeededRng::new(seed ^ OF_ENDPOINTS);
+    let mut rng = SeededRng::new(seed ^ OF_ENDPOINTS);
     let endpoint_use =
-        dice.pick(&[EndpointUse::OwnTimes, EndpointUse::OwnTimes, EndpointUse::Confirms, EndpointUse::Revocations]);
+        rng.pick(&[EndpointUse::OwnTimes, EndpointUse::OwnTimes, EndpointUse::Confirms, EndpointUse::Revocations]);
     let nemesis = match endpoint_use {
-        EndpointUse::OwnTimes => dice.pick(&[Nemesis::WrongClock, Nemesis::WrongClock, Nemesis::Delay, Nemesis::Stop]),
+        EndpointUse::OwnTimes => rng.pick(&[Nemesis::WrongClock, Nemesis::WrongClock, Nemesis::Delay, Nemesis::Stop]),
         EndpointUse::Confirms => Nemesis::Stop,
         EndpointUse::Revocations => Nemesis::Delay,
     };
@@ -48,11 +48,11 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
     let scenario = Scenario {
         endpoints: Some(endpoint_use),
         nemesis,
-        alteration: if is_altered { Some(alteration(&mut dice)) } else { None },
+        alteration: if is_altered { Some(alteration(&mut rng)) } else { None },
         lease_max_ms: claims.then_some(LEASE_MS_MAX),
         clock: expiry_clock.source(),
         lateness_ms: expiry_clock.lateness_ms(),
-        slicing: dice.pick(&["none", "horizontal:5", "vertical:3", "horizontal-vertical:2x4"]),
+        slicing: rng.pick(&["none", "horizontal:5", "vertical:3", "horizontal-vertical:2x4"]),
         kind: "timing",
         window_ms: if claims { 3_600_000 } else { WINDOW_MS },
         durability: Durability::Durable,
@@ -64,7 +64,7 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
         events: if endpoint_use == EndpointUse::Confirms { EVENTS_CONFIRMED } else { EVENTS },
         calls: CALLS,
         pause_max_ms: PAUSE_MAX_MS,
-        latency_max_ms: dice.pick(&[2, 20]),
+        latency_max_ms: rng.pick(&[2, 20]),
         deadline_ms: 3_000,
         ..Scenario::wrong_clocks(seed)
     };
@@ -94,13 +94,13 @@ impl ExpiryClock {
     }
 }
 
-fn alteration(dice: &mut SeededRng) -> Alteration {
+fn alteration(rng: &mut SeededRng) -> Alteration {
     Alteration {
         kind: None,
-        slicing: dice.pick(&["none", "horizontal:5", "vertical:3"]),
+        slicing: rng.pick(&["none", "horizontal:5", "vertical:3"]),
         capacity_events: 2 * CAPACITY_EVENTS,
-        window_ms: Some(WINDOW_MS * dice.pick(&WINDOW_TIMES)),
-        has_new_secret: dice.below(2) == 0,
+        window_ms: Some(WINDOW_MS * rng.pick(&WINDOW_TIMES)),
+        has_new_secret: rng.below(2) == 0,
         forgets: false,
     }
 }

@@ -99,77 +99,77 @@ pub(crate) struct FaultInjector {
 impl FaultInjector {
     /// Causes faults until the producers have ended. `events` lists the events that have cells on each node.
     pub(crate) async fn run(&self, events: &[NodeEvents], history: &SharedHistory) {
-        let mut dice = SeededRng::new(self.scenario.seed ^ 0x5EED);
+        let mut rng = SeededRng::new(self.scenario.seed ^ 0x5EED);
         if self.scenario.nemesis == Nemesis::Partition {
-            self.partition(&mut dice, events, history).await;
+            self.partition(&mut rng, events, history).await;
         }
         while self.left.load(Ordering::Relaxed) > 0 {
-            tokio::time::sleep(Duration::from_millis(50 + dice.below(400))).await;
-            let node = dice.below(self.scenario.nodes as u64) as usize;
+            tokio::time::sleep(Duration::from_millis(50 + rng.below(400))).await;
+            let node = rng.below(self.scenario.nodes as u64) as usize;
             match self.scenario.nemesis {
                 Nemesis::Delay | Nemesis::Partition | Nemesis::Storm | Nemesis::CutOff => {}
-                Nemesis::Reset => self.breakers[dice.below(self.breakers.len() as u64) as usize].reset(),
-                Nemesis::Hold => self.hold(node, &mut dice).await,
-                Nemesis::DiskHang => self.hang(node, &mut dice, history).await,
-                Nemesis::WrongClock => self.misset(node, &mut dice, history).await,
-                Nemesis::Standstill => self.stand_still(node, &mut dice, history).await,
-                Nemesis::Stop => self.stop(node, &mut dice).await,
-                Nemesis::Isolate => self.isolate(node, &mut dice, history).await,
+                Nemesis::Reset => self.breakers[rng.below(self.breakers.len() as u64) as usize].reset(),
+                Nemesis::Hold => self.hold(node, &mut rng).await,
+                Nemesis::DiskHang => self.hang(node, &mut rng, history).await,
+                Nemesis::WrongClock => self.misset(node, &mut rng, history).await,
+                Nemesis::Standstill => self.suspend_machine(node, &mut rng, history).await,
+                Nemesis::Stop => self.stop(node, &mut rng).await,
+                Nemesis::Isolate => self.isolate(node, &mut rng, history).await,
                 Nemesis::Restart if self.scenario.durability != Durability::Memory => {
-                    self.restart(&[Order::Kill(node)], &mut dice).await;
+                    self.restart(&[Order::Kill(node)], &mut rng).await;
                 }
                 Nemesis::PowerCut => {
-                    let seed = dice.below(u64::MAX);
-                    self.restart(&[Order::CutPower(node, seed)], &mut dice).await;
+                    let seed = rng.below(u64::MAX);
+                    self.restart(&[Order::CutPower(node, seed)], &mut rng).await;
                 }
                 Nemesis::Blackout => {
-                    let seed = dice.below(u64::MAX - self.scenario.nodes as u64);
+                    let seed = rng.below(u64::MAX - self.scenario.nodes as u64);
                     let cuts: Vec<Order> =
                         (0..self.scenario.nodes).map(|node| Order::CutPower(node, seed + node as u64)).collect();
-                    self.restart(&cuts, &mut dice).await;
+                    self.restart(&cuts, &mut rng).await;
                 }
                 Nemesis::DiskFull => {
-                    self.machines[node].fill(dice.below(2_000), dice_of_reserves(&self.scenario).below(2) == 0);
-                    tokio::time::sleep(Duration::from_millis(100 + dice.below(2_000))).await;
-                    if dice.below(2) == 0 {
-                        let seed = dice.below(u64::MAX);
-                        self.restart(&[Order::CutPower(node, seed)], &mut dice).await;
+                    self.machines[node].fill(rng.below(2_000), dice_of_reserves(&self.scenario).below(2) == 0);
+                    tokio::time::sleep(Duration::from_millis(100 + rng.below(2_000))).await;
+                    if rng.below(2) == 0 {
+                        let seed = rng.below(u64::MAX);
+                        self.restart(&[Order::CutPower(node, seed)], &mut rng).await;
                     }
                     self.machines[node].make_room();
                 }
                 Nemesis::Restart | Nemesis::Outage => {
                     let loss = loss(node, now_us(), events);
                     lock(history).losses.push(loss);
-                    self.restart(&[Order::Kill(node)], &mut dice).await;
+                    self.restart(&[Order::Kill(node)], &mut rng).await;
                 }
             }
         }
     }
 
     /// Holds the links of a node for a while.
-    async fn hold(&self, held: usize, dice: &mut SeededRng) {
+    async fn hold(&self, held: usize, rng: &mut SeededRng) {
         let others: Vec<String> = (0..self.scenario.nodes).filter(|index| *index != held).map(node_name).collect();
         others.iter().for_each(|other| turmoil::hold(node_name(held), other.as_str()));
-        tokio::time::sleep(Duration::from_millis(20 + dice.below(300))).await;
+        tokio::time::sleep(Duration::from_millis(20 + rng.below(300))).await;
         others.iter().for_each(|other| turmoil::release(node_name(held), other.as_str()));
     }
 
     /// Holds the links of a node until the other nodes continue without it.
-    async fn isolate(&self, held: usize, dice: &mut SeededRng, history: &SharedHistory) {
+    async fn isolate(&self, held: usize, rng: &mut SeededRng, history: &SharedHistory) {
         let from_us = now_us();
         let others: Vec<String> = (0..self.scenario.nodes).filter(|index| *index != held).map(node_name).collect();
         others.iter().for_each(|other| turmoil::hold(node_name(held), other.as_str()));
-        tokio::time::sleep(Duration::from_millis(OUTAGE_MIN_MS + dice.below(3_000))).await;
+        tokio::time::sleep(Duration::from_millis(OUTAGE_MIN_MS + rng.below(3_000))).await;
         others.iter().for_each(|other| turmoil::release(node_name(held), other.as_str()));
         let outage = Outage { site: held, from_us, until_us: now_us(), is_silent: true };
         lock(history).outages.push(outage);
-        tokio::time::sleep(Duration::from_millis(1_500 + dice.below(2_000))).await;
+        tokio::time::sleep(Duration::from_millis(1_500 + rng.below(2_000))).await;
     }
 
     /// Lets a sync of a node's disk hang, and waits until the node takes part as before.
-    async fn hang(&self, node: usize, dice: &mut SeededRng, history: &SharedHistory) {
-        let most_ms = dice.pick(&[9_000, 59_000]);
-        let hang_ms = 1_000 + dice.below(most_ms);
+    async fn hang(&self, node: usize, rng: &mut SeededRng, history: &SharedHistory) {
+        let most_ms = rng.pick(&[9_000, 59_000]);
+        let hang_ms = 1_000 + rng.below(most_ms);
         let disk = &self.machines[node].journal;
         disk.hang_next(Some(Duration::from_millis(hang_ms)));
         while disk.is_to_hang() {
@@ -186,15 +186,15 @@ impl FaultInjector {
 
     /// Cuts a site off once. Either connections stay open and messages arrive in the end, or connections break and new
     /// ones cannot be made.
-    async fn partition(&self, dice: &mut SeededRng, events: &[NodeEvents], history: &SharedHistory) {
-        let site = dice.below(self.scenario.nodes as u64) as usize;
-        tokio::time::sleep(Duration::from_millis(1_000 + dice.below(1_000))).await;
+    async fn partition(&self, rng: &mut SeededRng, events: &[NodeEvents], history: &SharedHistory) {
+        let site = rng.below(self.scenario.nodes as u64) as usize;
+        tokio::time::sleep(Duration::from_millis(1_000 + rng.below(1_000))).await;
         let here = hosts_at(&self.scenario, site);
         let elsewhere = (0..self.scenario.nodes).filter(|other| *other != site);
         let there: Vec<String> = elsewhere.flat_map(|other| hosts_at(&self.scenario, other)).collect();
         let from_us = now_us();
         links(&here, &there).for_each(|(here, there)| turmoil::hold(here, there));
-        let is_silent = dice.below(2) > 0;
+        let is_silent = rng.below(2) > 0;
         if !is_silent {
             self.streams.cut(&addresses(&here), &addresses(&there));
         }
@@ -210,20 +210,20 @@ impl FaultInjector {
     }
 
     /// Ends processes of nodes, starts others, and then pauses for a while.
-    async fn restart(&self, ends: &[Order], dice: &mut SeededRng) {
+    async fn restart(&self, ends: &[Order], rng: &mut SeededRng) {
         ends.iter().for_each(|end| self.order(*end));
         let away_min_ms = if self.scenario.nemesis == Nemesis::Outage { OUTAGE_MIN_MS } else { 50 };
-        tokio::time::sleep(Duration::from_millis(away_min_ms + dice.below(500))).await;
+        tokio::time::sleep(Duration::from_millis(away_min_ms + rng.below(500))).await;
         for end in ends {
             if let Order::Kill(node) | Order::CutPower(node, _) = end {
                 self.order(Order::Start(*node));
             }
         }
-        tokio::time::sleep(Duration::from_millis(1_500 + dice.below(2_000))).await;
+        tokio::time::sleep(Duration::from_millis(1_500 + rng.below(2_000))).await;
     }
 
     /// Stops a node as an operator does, and starts it again.
-    async fn stop(&self, node: usize, dice: &mut SeededRng) {
+    async fn stop(&self, node: usize, rng: &mut SeededRng) {
         let machine = &self.machines[node];
         machine.ask_to_stop();
         // A node that does not stop prevents the run from ending in time, which is an error.
@@ -231,9 +231,9 @@ impl FaultInjector {
             tokio::time::sleep(STOP_LOOK).await;
         }
         self.order(Order::Kill(node));
-        tokio::time::sleep(Duration::from_millis(50 + dice.below(500))).await;
+        tokio::time::sleep(Duration::from_millis(50 + rng.below(500))).await;
         self.order(Order::Start(node));
-        tokio::time::sleep(Duration::from_millis(1_500 + dice.below(4_000))).await;
+        tokio::time::sleep(Duration::from_millis(1_500 + rng.below(4_000))).await;
     }
 
     pub(crate) fn order(&self, order: Order) {

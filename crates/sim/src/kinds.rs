@@ -20,27 +20,27 @@ impl Scenario {
     /// storm alters the filter, two of three alterations also change the kind, either from `kind` to the kind timing or
     /// in the opposite direction.
     pub fn in_kind(self, kind: &'static str) -> Self {
-        let mut dice = SeededRng::new(self.seed ^ OF_KINDS);
-        let (former, next) = dice.pick(&[(kind, kind), (kind, "timing"), ("timing", kind)]);
+        let mut rng = SeededRng::new(self.seed ^ OF_KINDS);
+        let (former, next) = rng.pick(&[(kind, kind), (kind, "timing"), ("timing", kind)]);
         // A filter without a window cannot be altered, so a storm with such a filter has no alteration. This kind has a
         // window.
         let drawn = if self.nemesis == Nemesis::Storm { Alteration::draw(self.seed) } else { self.alteration };
         let alteration = drawn.map(|alteration| Alteration {
             kind: Some(next),
-            slicing: fitting(alteration.slicing, next, &mut dice),
+            slicing: fitting(alteration.slicing, next, &mut rng),
             ..alteration
         });
         let kind = if alteration.is_some() { former } else { kind };
         // Fingerprints cannot be folded.
         let tree = self.tree.map(|tree| Tree { folds: vec![0; tree.folds.len()], ..tree });
-        Self { kind, slicing: fitting(self.slicing, kind, &mut dice), alteration, tree, ..self }
+        Self { kind, slicing: fitting(self.slicing, kind, &mut rng), alteration, tree, ..self }
     }
 }
 
 /// Returns the slicing, or another one that the kind supports.
-fn fitting(slicing: &'static str, kind: &str, dice: &mut SeededRng) -> &'static str {
+fn fitting(slicing: &'static str, kind: &str, rng: &mut SeededRng) -> &'static str {
     let divides = slicing.parse::<Slicing>().is_ok_and(Slicing::divides_cells);
-    if divides && !kind_of(kind).can(firstseen_filter::Ability::Divide) { dice.pick(&WHOLE_SLICINGS) } else { slicing }
+    if divides && !kind_of(kind).can(firstseen_filter::Ability::Divide) { rng.pick(&WHOLE_SLICINGS) } else { slicing }
 }
 
 #[cfg(test)]

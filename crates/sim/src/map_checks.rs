@@ -33,7 +33,7 @@ pub(crate) fn incomplete(map: &ClusterMap) -> Option<String> {
 }
 
 /// Returns a slice of which this node lacked something from one map to the other, while another copy did not.
-pub(crate) fn lacking_all_the_while(before: &ClusterMap, after: &ClusterMap, node: usize) -> Option<u32> {
+pub(crate) fn lacks_throughout(before: &ClusterMap, after: &ClusterMap, node: usize) -> Option<u32> {
     let (number, _) = after.node_named(&node_name(node))?;
     // If a successor has replaced the filter meanwhile, the slices are different ones.
     let (filter, record) = after.filter_named(FILTER)?;

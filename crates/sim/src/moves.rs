@@ -19,11 +19,11 @@ pub(crate) async fn move_slices(
     connector: &SimConnector,
     goes_on: impl Fn() -> bool,
 ) -> turmoil::Result<u64> {
-    let mut dice = SeededRng::new(scenario.seed ^ OF_MOVES);
+    let mut rng = SeededRng::new(scenario.seed ^ OF_MOVES);
     let mut begun = 0;
     while goes_on() {
-        tokio::time::sleep(Duration::from_millis(200 + dice.below(1_500))).await;
-        begun += begin_some(scenario, connector, &mut dice).await?;
+        tokio::time::sleep(Duration::from_millis(200 + rng.below(1_500))).await;
+        begun += begin_some(scenario, connector, &mut rng).await?;
     }
     Ok(begun)
 }
@@ -33,27 +33,27 @@ pub(crate) async fn move_slices(
 pub(crate) async fn begin_some(
     scenario: &Scenario,
     connector: &SimConnector,
-    dice: &mut SeededRng,
+    rng: &mut SeededRng,
 ) -> turmoil::Result<u64> {
     let map = cluster::map_now(connector, scenario.nodes).await?;
     // Slices of a predecessor move as well.
     let line: Vec<_> = cluster::line(&map).collect();
-    let Some((filter, record)) = (!line.is_empty()).then(|| line[dice.below(line.len() as u64) as usize]) else {
+    let Some((filter, record)) = (!line.is_empty()).then(|| line[rng.below(line.len() as u64) as usize]) else {
         return Ok(0);
     };
     let nodes: Vec<NodeId> = map.nodes.keys().copied().collect();
-    let moves: Vec<SliceMove> = (0..1 + dice.below(3)).map(|_| draw(record, &nodes, dice)).collect();
+    let moves: Vec<SliceMove> = (0..1 + rng.below(3)).map(|_| draw(record, &nodes, rng)).collect();
     let mut begun = 0;
     for way in moves {
-        let asked = dice.below(scenario.nodes as u64) as usize;
+        let asked = rng.below(scenario.nodes as u64) as usize;
         begun += u64::from(cluster::begin_move(connector, asked, filter, way).await);
     }
     Ok(begun)
 }
 
 /// Draws a copy of a slice, and a node to which it moves.
-fn draw(record: &FilterRecord, nodes: &[NodeId], dice: &mut SeededRng) -> SliceMove {
-    let slice = dice.below(record.owners.len() as u64) as u32;
+fn draw(record: &FilterRecord, nodes: &[NodeId], rng: &mut SeededRng) -> SliceMove {
+    let slice = rng.below(record.owners.len() as u64) as u32;
     let holders: Vec<NodeId> = record.copies_of(slice).map(|copy| copy.node).collect();
-    SliceMove { slice, from: dice.pick(&holders), to: dice.pick(nodes) }
+    SliceMove { slice, from: rng.pick(&holders), to: rng.pick(nodes) }
 }

@@ -30,7 +30,7 @@ const CALM: Duration = Duration::from_secs(3);
 const SETTLED: Duration = Duration::from_millis(500);
 
 /// Maximum delay in microseconds after which a node acts on a new map that another node acts on.
-const HEARD_US: u64 = 1_000_000;
+const MAP_DELAY_US_MAX: u64 = 1_000_000;
 
 /// The operator of the cluster.
 pub(crate) struct Operator {
@@ -83,7 +83,7 @@ impl Operator {
         let forgets = self.torment.scenario.alteration.is_some_and(|alteration| alteration.forgets);
         if let Some(Altered { begun_us, seen_us, .. }) = altered.filter(|_| forgets) {
             // One node has shown the new map by then. The other nodes follow within this time.
-            let ended_us = seen_us.saturating_add(HEARD_US);
+            let ended_us = seen_us.saturating_add(MAP_DELAY_US_MAX);
             lock(&self.history).forgiven.push(Forgiven { begun_us, ended_us });
         }
     }
@@ -93,7 +93,7 @@ impl Operator {
         let until_us = now_us() + scenario.storm_ms * 1000;
         let storm =
             Storm { torment: &self.torment, connector: &self.connector, fired: &self.fired, history: &self.history };
-        let (raged, altered) = tokio::join!(storm.rage(until_us), self.rearrange(scenario, until_us));
+        let (raged, altered) = tokio::join!(storm.inject_faults(until_us), self.rearrange(scenario, until_us));
         raged?;
         let altered = altered?;
         access::end(keeper).await?;
@@ -125,7 +125,7 @@ impl Operator {
     async fn seclude(&self, events: &[NodeEvents], keeper: Option<SecurityAdmin>) -> turmoil::Result {
         let seclusion =
             Seclusion { torment: &self.torment, connector: &self.connector, history: &self.history, events };
-        seclusion.rage().await?;
+        seclusion.inject_faults().await?;
         access::end(keeper).await?;
         tokio::time::sleep(CALM).await;
         self.end_stage().await;

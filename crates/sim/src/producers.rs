@@ -96,22 +96,22 @@ struct Lane {
 impl Lane {
     async fn run(self) -> Result<(), String> {
         let place = u64::from(self.number * AT_ONCE + self.lane);
-        let mut dice = SeededRng::new(self.scenario.seed.wrapping_mul(31).wrapping_add(place));
+        let mut rng = SeededRng::new(self.scenario.seed.wrapping_mul(31).wrapping_add(place));
         for call in 0.. {
             let is_over =
                 if self.scenario.is_staged() { self.stage.is_over() } else { call >= self.scenario.calls / AT_ONCE };
             if is_over {
                 break;
             }
-            tokio::time::sleep(Duration::from_millis(dice.below(self.scenario.pause_max_ms))).await;
-            let (event, time_ms) = self.draw(&mut dice);
-            let is_lookup = dice.below(LOOKUP_EVERY) == 0;
-            let event = self.or_one_that_was_refused(event, is_lookup, &mut dice);
+            tokio::time::sleep(Duration::from_millis(rng.below(self.scenario.pause_max_ms))).await;
+            let (event, time_ms) = self.draw(&mut rng);
+            let is_lookup = rng.below(LOOKUP_EVERY) == 0;
+            let event = self.or_one_that_was_refused(event, is_lookup, &mut rng);
             if let Some(lease_max_ms) = self.scenario.lease_max_ms
                 && !is_lookup
-                && dice.below(OBSERVE_EVERY) > 0
+                && rng.below(OBSERVE_EVERY) > 0
             {
-                self.consume((event, time_ms), lease_max_ms, &mut dice).await?;
+                self.consume((event, time_ms), lease_max_ms, &mut rng).await?;
                 continue;
             }
             // Each caller numbers its submissions separately. With common numbers, the submissions of a slow caller
@@ -127,13 +127,13 @@ impl Lane {
     }
 
     /// Draws the next event and the time at which it occurred.
-    fn draw(&self, dice: &mut SeededRng) -> (u64, u64) {
+    fn draw(&self, rng: &mut SeededRng) -> (u64, u64) {
         let now_ms = EPOCH_MS + now_us() / 1000;
         if self.scenario.is_staged() {
-            workload::draw(dice, now_ms, self.scenario.window_ms)
+            workload::draw(rng, now_ms, self.scenario.window_ms)
         } else {
-            let (first, events) = events_of_draw(&self.scenario, dice);
-            (first + dice.below(events), now_ms)
+            let (first, events) = events_of_draw(&self.scenario, rng);
+            (first + rng.below(events), now_ms)
         }
     }
 
@@ -194,24 +194,24 @@ impl Lane {
 /// Sends events with broken times, which no other producer shares, until it is ended. Its verdicts are not in the
 /// history.
 async fn broken(number: u32, scenario: Scenario, connector: SimConnector) {
-    let mut dice = SeededRng::new(scenario.seed.wrapping_mul(37).wrapping_add(number.into()) ^ DICE_OF_BROKEN);
+    let mut rng = SeededRng::new(scenario.seed.wrapping_mul(37).wrapping_add(number.into()) ^ DICE_OF_BROKEN);
     let ahead_ms = scenario.window_ms + scenario.window_ms / 16;
     let week_ms = 7 * 86_400_000;
     // The clock of the producer's machine agrees with the times that it sends.
     let connected = connect_ahead(AHEAD_MS, (number, u32::MAX - AT_ONCE), &scenario, &connector).await;
     let Ok((_client, filter)) = connected else { return };
     for event in 0_u64.. {
-        tokio::time::sleep(Duration::from_millis(1 + dice.below(4 * scenario.pause_max_ms + 20))).await;
+        tokio::time::sleep(Duration::from_millis(1 + rng.below(4 * scenario.pause_max_ms + 20))).await;
         let now_ms = EPOCH_MS + now_us() / 1000;
-        let behind_ms = scenario.window_ms * (1 + dice.below(2));
-        let time_ms = match dice.below(16) {
+        let behind_ms = scenario.window_ms * (1 + rng.below(2));
+        let time_ms = match rng.below(16) {
             0..4 => now_ms - behind_ms,
             4 => now_ms + week_ms * (1 + event),
             5 => now_ms + 2 * ahead_ms,
             _ => now_ms + ahead_ms,
         };
         let key = (OF_BROKEN | u64::from(number) << 32 | event).to_le_bytes();
-        let asked = match dice.below(3) {
+        let asked = match rng.below(3) {
             0 => filter.test(Event::from(&key).at(time_ms)).await,
             _ => filter.observe(Event::from(&key).at(time_ms)).await,
         };

@@ -10,7 +10,7 @@
 use std::cell::Cell;
 
 thread_local! {
-    static STANDS_STILL: Cell<bool> = const { Cell::new(false) };
+    static CLOCK_IS_FROZEN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs `work` at a single moment of the machine's monotonic clock.
@@ -18,10 +18,10 @@ pub(crate) fn standing_still<T>(work: impl FnOnce() -> T) -> T {
     struct GoesOn;
     impl Drop for GoesOn {
         fn drop(&mut self) {
-            STANDS_STILL.set(false);
+            CLOCK_IS_FROZEN.set(false);
         }
     }
-    STANDS_STILL.set(true);
+    CLOCK_IS_FROZEN.set(true);
     let _goes_on = GoesOn;
     work()
 }
@@ -35,7 +35,7 @@ const STILL_S: libc::time_t = 1_000_000;
 #[cfg(target_os = "linux")]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -> libc::c_int {
-    if clock == libc::CLOCK_MONOTONIC && STANDS_STILL.try_with(Cell::get).unwrap_or(false) && !time.is_null() {
+    if clock == libc::CLOCK_MONOTONIC && CLOCK_IS_FROZEN.try_with(Cell::get).unwrap_or(false) && !time.is_null() {
         // SAFETY: `time` is not null, and the caller guarantees that it may be written to.
         unsafe { time.write(libc::timespec { tv_sec: STILL_S, tv_nsec: 0 }) };
         return 0;

@@ -52,7 +52,7 @@ pub(crate) async fn ask_endpoints(
             scenario: scenario.clone(),
             connector: connector.clone(),
             history: history.clone(),
-            dice: SeededRng::new(scenario.seed.wrapping_mul(41).wrapping_add(place)),
+            rng: SeededRng::new(scenario.seed.wrapping_mul(41).wrapping_add(place)),
             connection: None,
         };
         clients.push(tokio::spawn(client.run()));
@@ -70,7 +70,7 @@ struct RedisClient {
     scenario: Scenario,
     connector: SimConnector,
     history: SharedHistory,
-    dice: SeededRng,
+    rng: SeededRng,
     connection: Option<EndpointConnection>,
 }
 
@@ -89,7 +89,7 @@ impl RedisClient {
 
     async fn run(mut self) -> Result<(), String> {
         for _ in 0..self.scenario.calls / AT_ONCE {
-            let pause_ms = self.dice.below(self.scenario.pause_max_ms);
+            let pause_ms = self.rng.below(self.scenario.pause_max_ms);
             tokio::time::sleep(Duration::from_millis(pause_ms)).await;
             let mut connection = match self.connection.take() {
                 Some(connection) => connection,
@@ -105,7 +105,7 @@ impl RedisClient {
     /// Connects to the Redis endpoint of any node, and tries until it succeeds.
     async fn connect(&mut self) -> EndpointConnection {
         loop {
-            let node = self.dice.below(self.scenario.nodes as u64) as usize;
+            let node = self.rng.below(self.scenario.nodes as u64) as usize;
             let limit = Duration::from_millis(self.scenario.deadline_ms);
             let connected = tokio::time::timeout(limit, self.connector.connect(&node_name(node), DOOR_PORT)).await;
             if let Ok(Ok(stream)) = connected {
@@ -118,7 +118,7 @@ impl RedisClient {
     /// Sends a command and records its reply. Returns whether the connection can be used again.
     async fn call(&mut self, connection: &mut EndpointConnection) -> Result<bool, String> {
         let node = connection.node;
-        let is_lookup = self.dice.below(LOOKUP_EVERY) == 0;
+        let is_lookup = self.rng.below(LOOKUP_EVERY) == 0;
         let event = self.event(is_lookup);
         let (command, ttl_ms) = self.command(event, is_lookup);
         let is_claim = self.loses_rights() && !is_lookup;
@@ -150,13 +150,13 @@ impl RedisClient {
 
     fn event(&mut self, is_lookup: bool) -> u64 {
         if is_lookup && self.loses_rights() {
-            let skipped = self.dice.below(LATEST_CLAIMS) as usize;
+            let skipped = self.rng.below(LATEST_CLAIMS) as usize;
             let history = lock(&self.history);
             let claims = history.calls.iter().rev().filter(|call| call.is_claim);
             return claims.take(1 + skipped).last().map_or(0, |call| call.event);
         }
-        let (first, events) = events_of_draw(&self.scenario, &mut self.dice);
-        first + self.dice.below(events)
+        let (first, events) = events_of_draw(&self.scenario, &mut self.rng);
+        first + self.rng.below(events)
     }
 
     /// Returns the command, and the time to live that it gives the key, in milliseconds.
@@ -168,7 +168,7 @@ impl RedisClient {
         if is_lookup {
             return (format!("EXISTS {KEY_PREFIX}{event}\r\n"), None);
         }
-        let ttl_s = self.dice.pick(&TTL_S);
+        let ttl_s = self.rng.pick(&TTL_S);
         // Keys that the endpoint confirms must stay for the whole window.
         if self.endpoint_use != EndpointUse::OwnTimes {
             return (format!("SET {KEY_PREFIX}{event} 1 NX\r\n"), None);

@@ -30,10 +30,10 @@ pub(crate) fn with_rights(scenario: Scenario) -> Scenario {
 /// Returns the range of events from which a call draws its event, as the first event and the number of events. If the
 /// scenario has access rights, a random number decides between the usual events and the additional rare events. Without
 /// access rights, no random number is drawn, so other scenarios stay unchanged.
-pub(crate) fn events_of_draw(scenario: &Scenario, dice: &mut SeededRng) -> (u64, u64) {
+pub(crate) fn events_of_draw(scenario: &Scenario, rng: &mut SeededRng) -> (u64, u64) {
     if !scenario.rights {
         return (0, scenario.events);
     }
     let usual = scenario.events - RARE_EVENTS;
-    if dice.below(RARE_EVERY) == 0 { (usual, RARE_EVENTS) } else { (0, usual) }
+    if rng.below(RARE_EVERY) == 0 { (usual, RARE_EVENTS) } else { (0, usual) }
 }

@@ -109,10 +109,10 @@ fn window_at_most_ms(definition: &SlicedDefinition) -> u64 {
 /// # Errors
 /// Returns the reason why the run did not end. This is not a finding about laws.
 pub fn run(scenario: &Scenario) -> Result<Run, String> {
-    standing_still(|| carry_out(scenario))
+    standing_still(|| execute(scenario))
 }
 
-fn carry_out(scenario: &Scenario) -> Result<Run, String> {
+fn execute(scenario: &Scenario) -> Result<Run, String> {
     let history: SharedHistory = Arc::new(Mutex::new(no_calls(scenario)?));
     let mut sim = network(scenario);
     let connector = SimConnector::default();
@@ -240,23 +240,23 @@ impl Driver<'_> {
     fn drive(&self, sim: &mut turmoil::Sim<'_>) -> turmoil::Result {
         while !sim.step()? {
             for node in (0..self.machines.len()).filter(|node| self.machines[*node].agreement.has_lost_power()) {
-                self.carry_out(sim, Order::CutPower(node, self.scenario.seed ^ sim.elapsed().as_micros() as u64))?;
+                self.execute(sim, Order::CutPower(node, self.scenario.seed ^ sim.elapsed().as_micros() as u64))?;
             }
             for order in std::mem::take(&mut *self.orders.lock().unwrap_or_else(PoisonError::into_inner)) {
-                self.carry_out(sim, order)?;
+                self.execute(sim, order)?;
             }
         }
         Ok(())
     }
 
-    fn carry_out(&self, sim: &mut turmoil::Sim<'_>, order: Order) -> turmoil::Result {
+    fn execute(&self, sim: &mut turmoil::Sim<'_>, order: Order) -> turmoil::Result {
         match order {
             Order::Kill(node) => self.kill(sim, node)?,
             Order::CutPower(node, seed) => {
                 self.kill(sim, node)?;
-                let mut dice = SeededRng::new(seed);
-                let odds = dice.below(3);
-                let torn = self.machines[node].cut_power(|| dice.below(2) < odds);
+                let mut rng = SeededRng::new(seed);
+                let odds = rng.below(3);
+                let torn = self.machines[node].cut_power(|| rng.below(2) < odds);
                 let (is_journal_torn, is_agreement_torn) = torn;
                 if is_journal_torn {
                     self.fired.note(Fault::TornWrite, Some(node));

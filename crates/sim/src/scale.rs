@@ -67,10 +67,10 @@ pub fn slicings(nodes: usize) -> Vec<String> {
 /// # Errors
 /// Returns the reason why the run did not end.
 pub fn run(nodes: usize, slicing: &str, events_per_node: u64) -> Result<Figures, String> {
-    standing_still(|| carry_out(nodes, slicing, events_per_node).map_err(|error| error.to_string()))
+    standing_still(|| execute(nodes, slicing, events_per_node).map_err(|error| error.to_string()))
 }
 
-fn carry_out(nodes: usize, slicing: &str, events_per_node: u64) -> Result<Figures, Box<dyn std::error::Error>> {
+fn execute(nodes: usize, slicing: &str, events_per_node: u64) -> Result<Figures, Box<dyn std::error::Error>> {
     let load = Load::new(nodes, events_per_node);
     let definition = define(slicing, load.events())?;
     let mut sim = turmoil::Builder::new()
@@ -105,12 +105,12 @@ fn carry_out(nodes: usize, slicing: &str, events_per_node: u64) -> Result<Figure
 }
 
 /// Returns the scenario by which nodes start and filters are created. It uses the defaults without any faults.
-fn calm(nodes: usize) -> Scenario {
+fn without_faults(nodes: usize) -> Scenario {
     Scenario { nodes, kind: "generations", parallel: false, safe: false, ..Scenario::new(SEED) }
 }
 
 async fn node(index: usize, nodes: usize, connector: SimConnector, board: Board) -> turmoil::Result {
-    let node = cluster::start_node(index, 0, &calm(nodes), &Machine::default(), connector).await?;
+    let node = cluster::start_node(index, 0, &without_faults(nodes), &Machine::default(), connector).await?;
     tokio::select! {
         biased;
         failure = node.failure() => Err(failure.into()),

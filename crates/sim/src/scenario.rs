@@ -195,28 +195,28 @@ pub struct Scenario {
 impl Scenario {
     /// Returns the scenario of `seed`.
     pub fn new(seed: u64) -> Self {
-        let mut dice = SeededRng::new(seed);
-        let nemesis = dice.pick(&Nemesis::ALL);
-        let latency_max_ms = dice.pick(&[2, 20, 60]);
+        let mut rng = SeededRng::new(seed);
+        let nemesis = rng.pick(&Nemesis::ALL);
+        let latency_max_ms = rng.pick(&[2, 20, 60]);
         Self {
             seed,
             nodes: 3,
             tree: None,
             clock: ClockSource::Event,
-            slicing: dice.pick(&SLICINGS),
-            kind: dice.pick(&["timing", "generations", "bloom"]),
-            window_ms: dice.pick(&[3_600_000, 3_600_000, 2_000]),
+            slicing: rng.pick(&SLICINGS),
+            kind: rng.pick(&["timing", "generations", "bloom"]),
+            window_ms: rng.pick(&[3_600_000, 3_600_000, 2_000]),
             lateness_ms: LATENESS_MS,
             lease_ms: LEASE_MS,
-            parallel: dice.below(3) == 0,
-            safe: dice.below(3) == 0,
-            producers: 2 + dice.below(4) as u32,
-            events: 10 + dice.below(30),
+            parallel: rng.below(3) == 0,
+            safe: rng.below(3) == 0,
+            producers: 2 + rng.below(4) as u32,
+            events: 10 + rng.below(30),
             calls: 60,
             latency_max_ms,
             between_sites_ms: None,
             pause_max_ms: if nemesis == Nemesis::Restart { RESTART_PAUSE_MAX_MS } else { 2 * latency_max_ms },
-            deadline_ms: dice.pick(&[3_000, 3_000, 3_000, 10 + latency_max_ms]),
+            deadline_ms: rng.pick(&[3_000, 3_000, 3_000, 10 + latency_max_ms]),
             nemesis,
             storm_ms: 0,
             when_lost: SeededRng::new(seed ^ OF_LOSSES).pick(&[WhenLost::Undecided, WhenLost::FirstSeen]),
@@ -229,7 +229,7 @@ impl Scenario {
             alteration: None,
             retry_horizon_ms: 60_000,
             sync_ms: 0,
-            named: dice.below(3) == 0,
+            named: rng.below(3) == 0,
             has_broken_times: false,
             owner_limits: OwnerLimits::default(),
         }
@@ -238,9 +238,9 @@ impl Scenario {
     /// Returns the scenario of `seed` with a tree. Slicing and faults differ from those of [`Self::new`].
     pub fn of_tree(seed: u64) -> Self {
         let plain = Self::new(seed);
-        let mut dice = SeededRng::new(seed ^ OF_TREES);
-        let nemesis = dice.pick(&Nemesis::OF_TREES);
-        let (tree, slicing) = Tree::draw(&mut dice, plain.nodes);
+        let mut rng = SeededRng::new(seed ^ OF_TREES);
+        let nemesis = rng.pick(&Nemesis::OF_TREES);
+        let (tree, slicing) = Tree::draw(&mut rng, plain.nodes);
         let pause_max_ms = match nemesis {
             Nemesis::Restart => RESTART_PAUSE_MAX_MS,
             Nemesis::Partition => PARTITION_PAUSE_MAX_MS,
@@ -264,15 +264,15 @@ impl Scenario {
 
     /// Returns the scenario of `seed` with a durable filter. Slicing and faults differ from those of [`Self::new`].
     pub fn durable(seed: u64) -> Self {
-        let mut dice = SeededRng::new(seed ^ OF_DISKS);
-        let nemesis = dice.pick(&Nemesis::OF_DISKS);
-        let slicing = dice.pick(&["none", "horizontal:5", "vertical:7", "horizontal-vertical:2x4", "vertical:3"]);
+        let mut rng = SeededRng::new(seed ^ OF_DISKS);
+        let nemesis = rng.pick(&Nemesis::OF_DISKS);
+        let slicing = rng.pick(&["none", "horizontal:5", "vertical:7", "horizontal-vertical:2x4", "vertical:3"]);
         Self {
             nemesis,
             slicing,
             durability: Durability::Durable,
-            owner_limits: OwnerLimits { checkpoint_after_bytes: Some(4 << dice.below(12)), ..OwnerLimits::default() },
-            sync_ms: dice.pick(&[1, 10, 40]),
+            owner_limits: OwnerLimits { checkpoint_after_bytes: Some(4 << rng.below(12)), ..OwnerLimits::default() },
+            sync_ms: rng.pick(&[1, 10, 40]),
             pause_max_ms: RESTART_PAUSE_MAX_MS,
             deadline_ms: 3_000,
             ..Self::new(seed)
@@ -282,18 +282,18 @@ impl Scenario {
     /// Returns the scenario of `seed` in which slices have copies and nodes are away for a long time. The slicing and
     /// the faults of this scenario differ from those that [`Self::new`] returns for the same seed.
     pub fn copied(seed: u64) -> Self {
-        let mut dice = SeededRng::new(seed ^ OF_COPIES);
-        let nemesis = dice.pick(&Nemesis::OF_COPIES);
-        let slicing = dice.pick(&["none", "horizontal:5", "vertical:7", "horizontal-vertical:2x4", "vertical:3"]);
+        let mut rng = SeededRng::new(seed ^ OF_COPIES);
+        let nemesis = rng.pick(&Nemesis::OF_COPIES);
+        let slicing = rng.pick(&["none", "horizontal:5", "vertical:7", "horizontal-vertical:2x4", "vertical:3"]);
         Self {
             nemesis,
             slicing,
-            copies: dice.pick(&[0, 1, 1, 2]),
-            durability: if dice.below(4) == 0 { Durability::Durable } else { Durability::Memory },
+            copies: rng.pick(&[0, 1, 1, 2]),
+            durability: if rng.below(4) == 0 { Durability::Durable } else { Durability::Memory },
             when_lost: WhenLost::Undecided,
             // With early replies, both sides of a partition may reply first-seen.
             safe: true,
-            owner_limits: OwnerLimits { copied_at_once_bytes: 1024 << dice.below(6), ..OwnerLimits::default() },
+            owner_limits: OwnerLimits { copied_at_once_bytes: 1024 << rng.below(6), ..OwnerLimits::default() },
             pause_max_ms: RESTART_PAUSE_MAX_MS,
             deadline_ms: 3_000,
             ..Self::new(seed)
@@ -304,9 +304,9 @@ impl Scenario {
     /// differ from those that [`Self::new`] returns for the same seed. If the faults end processes, the slices are
     /// stored on disk.
     pub fn moving(seed: u64) -> Self {
-        let mut dice = SeededRng::new(seed ^ OF_MOVES);
-        let nemesis = dice.pick(&Nemesis::OF_MOVES);
-        let slicing = dice.pick(&["none", "horizontal:5", "vertical:7", "horizontal-vertical:2x4", "vertical:3"]);
+        let mut rng = SeededRng::new(seed ^ OF_MOVES);
+        let nemesis = rng.pick(&Nemesis::OF_MOVES);
+        let slicing = rng.pick(&["none", "horizontal:5", "vertical:7", "horizontal-vertical:2x4", "vertical:3"]);
         let ends = matches!(nemesis, Nemesis::Restart | Nemesis::PowerCut);
         Self {
             nemesis,
@@ -314,12 +314,12 @@ impl Scenario {
             nodes: 4,
             moves: true,
             retry_horizon_ms: MOVES_HORIZON_MS,
-            copies: dice.pick(&[0, 0, 1, 2]),
-            durability: if ends || dice.below(4) == 0 { Durability::Durable } else { Durability::Memory },
-            sync_ms: dice.pick(&[1, 10]),
+            copies: rng.pick(&[0, 0, 1, 2]),
+            durability: if ends || rng.below(4) == 0 { Durability::Durable } else { Durability::Memory },
+            sync_ms: rng.pick(&[1, 10]),
             when_lost: WhenLost::Undecided,
             calls: MOVES_CALLS,
-            owner_limits: OwnerLimits { copied_at_once_bytes: 1024 << dice.below(6), ..OwnerLimits::default() },
+            owner_limits: OwnerLimits { copied_at_once_bytes: 1024 << rng.below(6), ..OwnerLimits::default() },
             pause_max_ms: RESTART_PAUSE_MAX_MS,
             deadline_ms: 3_000,
             ..Self::new(seed)
@@ -330,9 +330,9 @@ impl Scenario {
     /// the scenario that [`Self::new`] returns for the same seed. The window is so long that the allowed difference
     /// between clocks is only a small part of it.
     pub fn of_broken_times(seed: u64) -> Self {
-        let mut dice = SeededRng::new(seed ^ OF_BROKEN_TIMES);
+        let mut rng = SeededRng::new(seed ^ OF_BROKEN_TIMES);
         Self {
-            kind: dice.pick(&["timing", "generations"]),
+            kind: rng.pick(&["timing", "generations"]),
             window_ms: 16_000,
             // An owner that accepts a time which is a window and a sixteenth ahead forgets events older than a fifth of
             // a second.
@@ -347,16 +347,16 @@ impl Scenario {
 
     /// Returns the scenario of `seed` in which disks hang. Every slice of its durable filter has copies.
     pub fn hung(seed: u64) -> Self {
-        let mut dice = SeededRng::new(seed ^ OF_HANGS);
+        let mut rng = SeededRng::new(seed ^ OF_HANGS);
         Self {
             nemesis: Nemesis::DiskHang,
-            slicing: dice.pick(&["none", "horizontal:5", "vertical:7", "vertical:3"]),
-            copies: dice.pick(&[1, 1, 2]),
+            slicing: rng.pick(&["none", "horizontal:5", "vertical:7", "vertical:3"]),
+            copies: rng.pick(&[1, 1, 2]),
             durability: Durability::Durable,
             when_lost: WhenLost::Undecided,
             window_ms: 3_600_000,
             safe: true,
-            sync_ms: dice.pick(&[1, 10]),
+            sync_ms: rng.pick(&[1, 10]),
             calls: HANG_CALLS,
             pause_max_ms: HANG_PAUSE_MAX_MS,
             deadline_ms: 3_000,
@@ -368,15 +368,15 @@ impl Scenario {
     /// Returns the scenario of `seed` with all faults. A filter that is not stored on disk has a short window, so that
     /// a loss ends.
     pub fn storm(seed: u64) -> Self {
-        let mut dice = SeededRng::new(seed ^ OF_STORMS);
-        let slicing = dice.pick(&STORM_SLICINGS);
-        let durability = dice.pick(&[Durability::Durable, Durability::Durable, Durability::Memory]);
+        let mut rng = SeededRng::new(seed ^ OF_STORMS);
+        let slicing = rng.pick(&STORM_SLICINGS);
+        let durability = rng.pick(&[Durability::Durable, Durability::Durable, Durability::Memory]);
         let kinds = ["timing", "generations", "bloom"];
         let (kinds, windows_ms) = match durability {
             Durability::Memory => (&kinds[..2], &[2_000, 4_000][..]),
             _ => (&kinds[..], &[2_000, 4_000, 3_600_000][..]),
         };
-        let kind = dice.pick(kinds);
+        let kind = rng.pick(kinds);
         Self {
             nemesis: Nemesis::Storm,
             storm_ms: STORM_MS,
@@ -387,18 +387,18 @@ impl Scenario {
             slicing,
             durability,
             kind,
-            window_ms: dice.pick(windows_ms),
-            clock: dice.pick(&[ClockSource::Event, ClockSource::Event, ClockSource::Wall]),
-            copies: dice.pick(&[0, 1, 1, 2]),
+            window_ms: rng.pick(windows_ms),
+            clock: rng.pick(&[ClockSource::Event, ClockSource::Event, ClockSource::Wall]),
+            copies: rng.pick(&[0, 1, 1, 2]),
             producers: 3,
             retry_horizon_ms: STORM_HORIZON_MS,
-            sync_ms: dice.pick(&[1, 10, 40]),
+            sync_ms: rng.pick(&[1, 10, 40]),
             when_lost: WhenLost::Undecided,
             // With early replies, both sides of a partition may reply first-seen.
             safe: true,
             owner_limits: OwnerLimits {
-                copied_at_once_bytes: 1024 << dice.below(6),
-                checkpoint_after_bytes: Some(4 << dice.below(12)),
+                copied_at_once_bytes: 1024 << rng.below(6),
+                checkpoint_after_bytes: Some(4 << rng.below(12)),
                 // If copies are compared, they do not differ for long.
                 rescan_every_ms: Some(if seed.is_multiple_of(2) { STORM_RESCAN_MS } else { u64::MAX }),
                 clock_skew_max_ms: CLOCK_SKEW_MS_MAX,
@@ -414,19 +414,19 @@ impl Scenario {
     /// [`Self::new`] for the same seed. The window and the lateness are short, so that the events that the other nodes
     /// lack expire before the node is back.
     pub fn cut_off(seed: u64) -> Self {
-        let mut dice = SeededRng::new(seed ^ OF_CUT_OFFS);
+        let mut rng = SeededRng::new(seed ^ OF_CUT_OFFS);
         Self {
             nemesis: Nemesis::CutOff,
-            slicing: dice.pick(&["none", "horizontal:5", "vertical:3", "horizontal-vertical:2x4"]),
-            kind: dice.pick(&["timing", "generations"]),
-            window_ms: dice.pick(&[1_000, 2_000]),
-            lateness_ms: LATENESS_MS_MIN + dice.below(800),
+            slicing: rng.pick(&["none", "horizontal:5", "vertical:3", "horizontal-vertical:2x4"]),
+            kind: rng.pick(&["timing", "generations"]),
+            window_ms: rng.pick(&[1_000, 2_000]),
+            lateness_ms: LATENESS_MS_MIN + rng.below(800),
             // The lease may also be longer than a window. A node that does not wait for the end of a lease then meets
             // it.
-            lease_ms: dice.pick(&[LEASE_MS, 2 * LEASE_MS]),
-            clock: dice.pick(&[ClockSource::Event, ClockSource::Event, ClockSource::Wall]),
-            copies: dice.pick(&[0, 1, 1]),
-            durability: if dice.below(3) == 0 { Durability::Durable } else { Durability::Memory },
+            lease_ms: rng.pick(&[LEASE_MS, 2 * LEASE_MS]),
+            clock: rng.pick(&[ClockSource::Event, ClockSource::Event, ClockSource::Wall]),
+            copies: rng.pick(&[0, 1, 1]),
+            durability: if rng.below(3) == 0 { Durability::Durable } else { Durability::Memory },
             sync_ms: 1,
             when_lost: WhenLost::Undecided,
             // With early replies, both sides of a partition may reply first-seen.

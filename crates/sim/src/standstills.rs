@@ -30,15 +30,15 @@ const BEHIND_MS_MAX: u64 = 4_000;
 /// Returns the scenario of `seed` in which machines are suspended. Its slicing, its clock and its durability differ
 /// from those that [`Scenario::wrong_clocks`] returns for the same seed.
 pub(crate) fn scenario(seed: u64) -> Scenario {
-    let mut dice = SeededRng::new(seed ^ OF_STANDSTILLS);
+    let mut rng = SeededRng::new(seed ^ OF_STANDSTILLS);
     Scenario {
         nemesis: Nemesis::Standstill,
-        clock: dice.pick(&[ClockSource::Wall, ClockSource::Wall, ClockSource::Event]),
-        slicing: dice.pick(&["none", "horizontal:5", "vertical:3", "vertical:7", "horizontal-vertical:2x4"]),
-        kind: dice.pick(&["timing", "generations"]),
-        window_ms: dice.pick(&[3_600_000, 8_000]),
-        durability: dice.pick(&[Durability::Durable, Durability::Memory]),
-        copies: dice.pick(&[0, 0, 1]),
+        clock: rng.pick(&[ClockSource::Wall, ClockSource::Wall, ClockSource::Event]),
+        slicing: rng.pick(&["none", "horizontal:5", "vertical:3", "vertical:7", "horizontal-vertical:2x4"]),
+        kind: rng.pick(&["timing", "generations"]),
+        window_ms: rng.pick(&[3_600_000, 8_000]),
+        durability: rng.pick(&[Durability::Durable, Durability::Memory]),
+        copies: rng.pick(&[0, 0, 1]),
         calls: CALLS,
         pause_max_ms: PAUSE_MAX_MS,
         ..Scenario::wrong_clocks(seed)
@@ -48,21 +48,21 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
 impl FaultInjector {
     /// Suspends a machine until the other nodes may have continued without it. Its time of day is set right some time
     /// after it continues.
-    pub(crate) async fn stand_still(&self, node: usize, dice: &mut SeededRng, history: &SharedHistory) {
+    pub(crate) async fn suspend_machine(&self, node: usize, rng: &mut SeededRng, history: &SharedHistory) {
         let clock = &self.machines[node].clock;
         let others = (0..self.scenario.nodes).filter(|other| *other != node).map(node_name);
         let others: Vec<String> = others.chain((0..self.scenario.producers).map(producer_name)).collect();
         let from_us = now_us();
         clock.stop();
         others.iter().for_each(|other| turmoil::hold(node_name(node), other.as_str()));
-        tokio::time::sleep(Duration::from_millis(STILL_MS.start + dice.below(STILL_MS.end - STILL_MS.start))).await;
+        tokio::time::sleep(Duration::from_millis(STILL_MS.start + rng.below(STILL_MS.end - STILL_MS.start))).await;
         clock.go_on_behind();
         others.iter().for_each(|other| turmoil::release(node_name(node), other.as_str()));
         lock(history).standstills.push((from_us, now_us()));
         lock(history).outages.push(Outage { site: node, from_us, until_us: now_us(), is_silent: true });
-        tokio::time::sleep(Duration::from_millis(dice.below(BEHIND_MS_MAX))).await;
+        tokio::time::sleep(Duration::from_millis(rng.below(BEHIND_MS_MAX))).await;
         clock.catch_up();
         lock(history).wrong_clocks.push((from_us, now_us()));
-        tokio::time::sleep(Duration::from_millis(1_500 + dice.below(2_000))).await;
+        tokio::time::sleep(Duration::from_millis(1_500 + rng.below(2_000))).await;
     }
 }

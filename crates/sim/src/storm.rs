@@ -16,7 +16,7 @@ use crate::clock::{CLOCK_SKEW_MS_MAX, now_us};
 use crate::cluster::{self, FILTER, Machine, node_name};
 use crate::fault_injector::{FaultInjector, Order};
 use crate::faults::{Fault, Fired};
-use crate::map_checks::{incomplete, index_of, lacking_all_the_while, missing};
+use crate::map_checks::{incomplete, index_of, lacks_throughout, missing};
 use crate::moves;
 use crate::net::{SimConnector, addresses, links};
 use crate::principals::producer_name;
@@ -56,7 +56,7 @@ const LOOK: Duration = Duration::from_millis(200);
 const HEAL_MAX: Duration = Duration::from_secs(240);
 
 /// Time after which all nodes know a new map.
-const HEARD_MAX: Duration = Duration::from_secs(1);
+const MAP_DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// Maximum amount in milliseconds by which a storm sets a clock wrong. It is half of the allowed difference between
 /// clocks. Two clocks that are wrong in opposite directions then still differ by no more than the allowed difference.
@@ -72,7 +72,7 @@ pub(crate) struct Storm<'a> {
 
 impl Storm<'_> {
     /// Causes faults until `until_us`.
-    pub(crate) async fn rage(&self, until_us: u64) -> turmoil::Result {
+    pub(crate) async fn inject_faults(&self, until_us: u64) -> turmoil::Result {
         let (machines, links, (), ()) = tokio::join!(
             self.on_machines(until_us),
             self.on_links(until_us),
@@ -91,29 +91,29 @@ impl Storm<'_> {
     }
 
     async fn on_machines(&self, until_us: u64) -> turmoil::Result {
-        let mut dice = SeededRng::new(self.scenario().seed ^ DICE_OF_MACHINES);
+        let mut rng = SeededRng::new(self.scenario().seed ^ DICE_OF_MACHINES);
         let possible: Vec<Fault> = OF_MACHINES.into_iter().filter(|fault| self.scenario().allows(*fault)).collect();
         for node in &self.torment.machines {
-            node.clock.set_ahead_ms(ahead_ms(&mut dice));
+            node.clock.set_ahead_ms(ahead_ms(&mut rng));
         }
         let mut hangs_until_us = 0;
         while now_us() < until_us {
-            pause(100, 1_200, &mut dice).await;
+            pause(100, 1_200, &mut rng).await;
             self.lose_quorum_beside_full_disk().await;
-            let fault = dice.pick(&possible);
-            let node = dice.below(self.nodes() as u64) as usize;
+            let fault = rng.pick(&possible);
+            let node = rng.below(self.nodes() as u64) as usize;
             match fault {
-                Fault::Blackout => self.blackout(&mut dice).await,
-                Fault::RollingRestart => self.restart_all(&mut dice).await?,
-                Fault::LeaderLoss => self.lose_leader(&mut dice).await?,
-                Fault::DiskFull => self.fill_disk(node, &mut dice).await,
-                Fault::DiskHang => hangs_until_us = self.hang_disk(node, &mut dice).await.max(hangs_until_us),
-                Fault::AgreementTorn => self.tear_agreement(node, &mut dice).await,
-                Fault::BitRot => self.rot(node, &mut dice).await?,
-                Fault::Pause => self.pause(node, &mut dice).await,
-                Fault::ClockForward | Fault::ClockBack => self.set_clock(node, &mut dice),
-                Fault::PowerCut => self.end(&[Order::CutPower(node, dice.below(u64::MAX))], fault, &mut dice).await,
-                _ => self.end(&[Order::Kill(node)], fault, &mut dice).await,
+                Fault::Blackout => self.blackout(&mut rng).await,
+                Fault::RollingRestart => self.restart_all(&mut rng).await?,
+                Fault::LeaderLoss => self.lose_leader(&mut rng).await?,
+                Fault::DiskFull => self.fill_disk(node, &mut rng).await,
+                Fault::DiskHang => hangs_until_us = self.hang_disk(node, &mut rng).await.max(hangs_until_us),
+                Fault::AgreementTorn => self.tear_agreement(node, &mut rng).await,
+                Fault::BitRot => self.rot(node, &mut rng).await?,
+                Fault::Pause => self.pause(node, &mut rng).await,
+                Fault::ClockForward | Fault::ClockBack => self.set_clock(node, &mut rng),
+                Fault::PowerCut => self.end(&[Order::CutPower(node, rng.below(u64::MAX))], fault, &mut rng).await,
+                _ => self.end(&[Order::Kill(node)], fault, &mut rng).await,
             }
         }
         tokio::time::sleep(Duration::from_micros(hangs_until_us.saturating_sub(now_us()))).await;
@@ -121,7 +121,7 @@ impl Storm<'_> {
     }
 
     /// Ends processes, and starts others after a short or long pause.
-    async fn end(&self, ends: &[Order], fault: Fault, dice: &mut SeededRng) {
+    async fn end(&self, ends: &[Order], fault: Fault, rng: &mut SeededRng) {
         let node = match ends {
             [Order::Kill(node) | Order::CutPower(node, _)] => Some(*node),
             _ => None,
@@ -133,9 +133,9 @@ impl Storm<'_> {
                 self.note_loss(*node);
             }
         }
-        match dice.below(3) {
-            0 => pause(2_000, 2_000, dice).await,
-            _ => pause(50, 500, dice).await,
+        match rng.below(3) {
+            0 => pause(2_000, 2_000, rng).await,
+            _ => pause(50, 500, rng).await,
         }
         for end in ends {
             if let Order::Kill(node) | Order::CutPower(node, _) = end {
@@ -157,13 +157,13 @@ impl Storm<'_> {
         lock(self.history).losses.push(Loss { node, time_us: now_us(), since_us: 0, events, most_of });
     }
 
-    async fn blackout(&self, dice: &mut SeededRng) {
-        let seed = dice.below(u64::MAX - self.nodes() as u64);
+    async fn blackout(&self, rng: &mut SeededRng) {
+        let seed = rng.below(u64::MAX - self.nodes() as u64);
         let cuts: Vec<Order> = (0..self.nodes()).map(|node| Order::CutPower(node, seed + node as u64)).collect();
-        self.end(&cuts, Fault::Blackout, dice).await;
+        self.end(&cuts, Fault::Blackout, rng).await;
     }
 
-    async fn restart_all(&self, dice: &mut SeededRng) -> turmoil::Result {
+    async fn restart_all(&self, rng: &mut SeededRng) -> turmoil::Result {
         let fault = match self.scenario().seed / 2 % 2 {
             0 => Fault::RollingRestart,
             _ => Fault::RestartWhenReady,
@@ -171,7 +171,7 @@ impl Storm<'_> {
         for node in 0..self.nodes() {
             self.torment.order(Order::Kill(node));
             self.note_loss(node);
-            pause(20, 200, dice).await;
+            pause(20, 200, rng).await;
             self.torment.order(Order::Start(node));
             let end = tokio::time::Instant::now() + BACK_MAX;
             while tokio::time::Instant::now() < end && !self.is_back(node, fault).await? {
@@ -198,7 +198,7 @@ impl Storm<'_> {
         let after = cluster::map_now(self.connector, self.nodes()).await?;
         // A fact that holds by both maps holds by all maps between them.
         let is_known = ready_by.filter(|version| (before.version..=after.version).contains(version)).is_some();
-        if let Some(slice) = is_known.then(|| lacking_all_the_while(&before, &after, node)).flatten() {
+        if let Some(slice) = is_known.then(|| lacks_throughout(&before, &after, node)).flatten() {
             lock(self.history).ready_without.push((now_us(), node, slice));
         }
         Ok(is_known)
@@ -210,25 +210,25 @@ impl Storm<'_> {
         Ok(missing(&map).or_else(|| incomplete(&map)).is_none())
     }
 
-    async fn lose_leader(&self, dice: &mut SeededRng) -> turmoil::Result {
-        moves::begin_some(self.scenario(), self.connector, dice).await?;
+    async fn lose_leader(&self, rng: &mut SeededRng) -> turmoil::Result {
+        moves::begin_some(self.scenario(), self.connector, rng).await?;
         let (map, leader) = cluster::status(self.connector, self.nodes()).await?;
         let Some(node) = leader.and_then(|leader| index_of(&map, leader)) else { return Ok(()) };
         let is_moving = map.filter_named(FILTER).is_some_and(|(_, record)| record.moves().next().is_some());
         let fault = if is_moving { Fault::LeaderLoss } else { Fault::Kill };
-        self.end(&[Order::Kill(node)], fault, dice).await;
+        self.end(&[Order::Kill(node)], fault, rng).await;
         Ok(())
     }
 
     /// Pauses a node: no message reaches or leaves it, and its clock stands still. The node's timers continue, because
     /// the simulation cannot stop a host. In contrast, `firstseen-lab chaos run pause` stops a real process.
-    async fn pause(&self, node: usize, dice: &mut SeededRng) {
+    async fn pause(&self, node: usize, rng: &mut SeededRng) {
         let machine = &self.torment.machines[node];
         let others: Vec<String> = self.hosts().filter(|host| *host != node_name(node)).collect();
         let from_us = now_us();
         machine.clock.stop();
         others.iter().for_each(|other| turmoil::hold(node_name(node), other.as_str()));
-        pause(100, 4_000, dice).await;
+        pause(100, 4_000, rng).await;
         machine.clock.go_on();
         others.iter().for_each(|other| turmoil::release(node_name(node), other.as_str()));
         self.fired.note(Fault::Pause, Some(node));
@@ -237,20 +237,20 @@ impl Storm<'_> {
         lock(self.history).wrong_clocks.push((from_us, now_us()));
     }
 
-    fn set_clock(&self, node: usize, dice: &mut SeededRng) {
+    fn set_clock(&self, node: usize, rng: &mut SeededRng) {
         let clock = &self.torment.machines[node].clock;
         let before_ms = clock.ahead_ms();
-        let after_ms = ahead_ms(dice);
+        let after_ms = ahead_ms(rng);
         clock.set_ahead_ms(after_ms);
         self.fired.note(if after_ms < before_ms { Fault::ClockBack } else { Fault::ClockForward }, Some(node));
     }
 
     async fn on_links(&self, until_us: u64) -> turmoil::Result {
-        let mut dice = SeededRng::new(self.scenario().seed ^ DICE_OF_LINKS);
+        let mut rng = SeededRng::new(self.scenario().seed ^ DICE_OF_LINKS);
         while now_us() < until_us {
-            pause(100, 1_200, &mut dice).await;
-            let fault = dice.pick(&OF_LINKS);
-            let node = dice.below(self.nodes() as u64) as usize;
+            pause(100, 1_200, &mut rng).await;
+            let fault = rng.pick(&OF_LINKS);
+            let node = rng.below(self.nodes() as u64) as usize;
             let from_us = now_us();
             let name = [node_name(node)];
             let others: Vec<String> = (0..self.nodes()).filter(|other| *other != node).map(node_name).collect();
@@ -258,15 +258,15 @@ impl Storm<'_> {
             match fault {
                 Fault::Partition => {
                     links(&name, &others).for_each(|(here, there)| turmoil::hold(here, there));
-                    if dice.below(2) == 0 {
+                    if rng.below(2) == 0 {
                         self.cut(&name, &others);
                     }
-                    pause(100, 4_000, &mut dice).await;
+                    pause(100, 4_000, &mut rng).await;
                     release(&self.torment.machines, node);
                 }
                 Fault::OneWayPartition => {
                     links(&name, &others).for_each(|(here, there)| turmoil::partition_oneway(here, there));
-                    pause(100, 3_000, &mut dice).await;
+                    pause(100, 3_000, &mut rng).await;
                     release(&self.torment.machines, node);
                     // Bytes that are lost in mid-stream are never sent again in this simulation, so the connections
                     // have to end.
@@ -274,18 +274,18 @@ impl Storm<'_> {
                 }
                 Fault::Loss => {
                     links(&name, &others).for_each(|(here, there)| turmoil::partition(here, there));
-                    pause(20, 300, &mut dice).await;
+                    pause(20, 300, &mut rng).await;
                     release(&self.torment.machines, node);
                     self.cut(&name, &others);
                 }
                 Fault::Delay | Fault::Reorder => {
-                    let most_ms = 50 + dice.below(400);
+                    let most_ms = 50 + rng.below(400);
                     let least_ms = if fault == Fault::Delay { most_ms } else { 1 };
                     self.torment.order(Order::Latency(node, least_ms, most_ms));
-                    pause(500, 3_000, &mut dice).await;
+                    pause(500, 3_000, &mut rng).await;
                     self.torment.order(Order::Latency(node, 1, self.scenario().latency_max_ms));
                 }
-                _ => self.torment.breakers[dice.below(self.torment.breakers.len() as u64) as usize].reset(),
+                _ => self.torment.breakers[rng.below(self.torment.breakers.len() as u64) as usize].reset(),
             }
             if matches!(fault, Fault::Partition | Fault::OneWayPartition) {
                 self.note_outage(node, from_us);
@@ -316,7 +316,7 @@ impl Storm<'_> {
     /// Waits until everything is complete again. Records since when that is so, or what is not complete.
     pub(crate) async fn heal(&self) -> turmoil::Result {
         // By then the map contains the last starts of nodes.
-        tokio::time::sleep(2 * HEARD_MAX).await;
+        tokio::time::sleep(2 * MAP_DELAY_MAX).await;
         let end = tokio::time::Instant::now() + HEAL_MAX;
         let lost = loop {
             let map = cluster::map_now(self.connector, self.nodes()).await?;
@@ -329,7 +329,7 @@ impl Storm<'_> {
             }
             tokio::time::sleep(LOOK).await;
         };
-        tokio::time::sleep(HEARD_MAX).await;
+        tokio::time::sleep(MAP_DELAY_MAX).await;
         if self.scenario().named {
             // If heads have changed, replies to idempotency keys are forgotten. Once no submission may be retried, that
             // no longer matters.
@@ -342,8 +342,8 @@ impl Storm<'_> {
 }
 
 /// Returns how far a clock is set ahead of the time, or behind it if negative.
-fn ahead_ms(dice: &mut SeededRng) -> i64 {
-    dice.below(2 * CLOCK_AHEAD_MS_MAX + 1) as i64 - CLOCK_AHEAD_MS_MAX as i64
+fn ahead_ms(rng: &mut SeededRng) -> i64 {
+    rng.below(2 * CLOCK_AHEAD_MS_MAX + 1) as i64 - CLOCK_AHEAD_MS_MAX as i64
 }
 
 /// Ends a fault of the links between a node and the other nodes, except for links to a node that is paused. These links
@@ -359,8 +359,8 @@ fn release(machines: &[Machine], node: usize) {
     }
 }
 
-async fn pause(least_ms: u64, below_ms: u64, dice: &mut SeededRng) {
-    tokio::time::sleep(Duration::from_millis(least_ms + dice.below(below_ms))).await;
+async fn pause(least_ms: u64, below_ms: u64, rng: &mut SeededRng) {
+    tokio::time::sleep(Duration::from_millis(least_ms + rng.below(below_ms))).await;
 }
 
 #[cfg(test)]

@@ -38,20 +38,20 @@ pub fn site_name(index: usize) -> String {
 
 impl Tree {
     /// Draws a tree over `sites` sites, and the slicing of its root.
-    pub fn draw(dice: &mut SeededRng, sites: usize) -> (Self, &'static str) {
-        let root_at = (dice.below(3) == 0).then(|| dice.below(sites as u64) as usize);
+    pub fn draw(rng: &mut SeededRng, sites: usize) -> (Self, &'static str) {
+        let root_at = (rng.below(3) == 0).then(|| rng.below(sites as u64) as usize);
         let tree = Self {
-            mode: dice.pick(&[TreeMode::Dense, TreeMode::Dense, TreeMode::Sparse]),
-            folds: (0..sites).map(|_| dice.below(3) as u8).collect(),
+            mode: rng.pick(&[TreeMode::Dense, TreeMode::Dense, TreeMode::Sparse]),
+            folds: (0..sites).map(|_| rng.below(3) as u8).collect(),
             root_at,
-            has_middle: dice.below(4) == 0,
+            has_middle: rng.below(4) == 0,
             top_down: 0,
             cut_off: CutOff::Undecided,
         };
-        let slicing = if root_at.is_some() { dice.pick(&AT_ONE_SITE) } else { dice.pick(&SHARED) };
-        let cut_off = dice.pick(&[CutOff::Undecided, CutOff::Local]);
+        let slicing = if root_at.is_some() { rng.pick(&AT_ONE_SITE) } else { rng.pick(&SHARED) };
+        let cut_off = rng.pick(&[CutOff::Undecided, CutOff::Local]);
         let depth = if tree.has_middle { 2 } else { 1 };
-        let top_down = dice.below(2) as u8 * (1 + dice.below(depth) as u8);
+        let top_down = rng.below(2) as u8 * (1 + rng.below(depth) as u8);
         (Self { cut_off, top_down, ..tree }, slicing)
     }
 

@@ -23,16 +23,16 @@ const WINDOW_MS_MAX: u64 = 6_000;
 const LATE_MS_MAX: u64 = 1_000;
 
 /// Returns an event and the time at which it occurred, which is `now_ms` or slightly before.
-pub(crate) fn draw(dice: &mut SeededRng, now_ms: u64, window_ms: u64) -> (u64, u64) {
+pub(crate) fn draw(rng: &mut SeededRng, now_ms: u64, window_ms: u64) -> (u64, u64) {
     let window_ms = window_ms.min(WINDOW_MS_MAX);
-    let event = match dice.below(20) {
+    let event = match rng.below(20) {
         0..9 => event_at(now_ms),
         9..11 => HOT,
-        11..15 => event_at((now_ms + EDGE_MS).saturating_sub(window_ms + dice.below(3 * EDGE_MS))),
-        15..18 => event_at(now_ms.saturating_sub(dice.below(2 * window_ms))),
-        _ => OWN + dice.below(OWN),
+        11..15 => event_at((now_ms + EDGE_MS).saturating_sub(window_ms + rng.below(3 * EDGE_MS))),
+        15..18 => event_at(now_ms.saturating_sub(rng.below(2 * window_ms))),
+        _ => OWN + rng.below(OWN),
     };
-    let late_ms = if dice.below(10) == 0 { dice.below(LATE_MS_MAX) } else { 0 };
+    let late_ms = if rng.below(10) == 0 { rng.below(LATE_MS_MAX) } else { 0 };
     (event, now_ms.saturating_sub(late_ms))
 }
 

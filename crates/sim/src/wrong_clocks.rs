@@ -29,15 +29,15 @@ impl Scenario {
     /// Recorded events must survive the wrong clocks. For this reason, the fault that sets a clock wrong restarts the
     /// node's process only if the filter is durable.
     pub fn wrong_clocks(seed: u64) -> Self {
-        let mut dice = SeededRng::new(seed ^ OF_CLOCKS);
+        let mut rng = SeededRng::new(seed ^ OF_CLOCKS);
         Self {
             nemesis: Nemesis::WrongClock,
             clock: ClockSource::Wall,
-            slicing: dice.pick(&["none", "horizontal:5", "vertical:7", "vertical:3", "horizontal-vertical:2x4"]),
-            kind: dice.pick(&["timing", "generations"]),
-            window_ms: dice.pick(&[3_600_000, 3_600_000, 2_000]),
-            durability: dice.pick(&[Durability::Durable, Durability::Memory]),
-            copies: dice.pick(&[0, 0, 1]),
+            slicing: rng.pick(&["none", "horizontal:5", "vertical:7", "vertical:3", "horizontal-vertical:2x4"]),
+            kind: rng.pick(&["timing", "generations"]),
+            window_ms: rng.pick(&[3_600_000, 3_600_000, 2_000]),
+            durability: rng.pick(&[Durability::Durable, Durability::Memory]),
+            copies: rng.pick(&[0, 0, 1]),
             when_lost: WhenLost::Undecided,
             safe: true,
             sync_ms: 1,
@@ -58,10 +58,10 @@ const OF_LONE_NODES: u64 = 0x10_4E << 32;
 /// is set wrong while the node runs or before it starts. The node cannot detect this by comparing its clock with other
 /// nodes, because there are none.
 pub(crate) fn lone(seed: u64) -> Scenario {
-    let mut dice = SeededRng::new(seed ^ OF_LONE_NODES);
+    let mut rng = SeededRng::new(seed ^ OF_LONE_NODES);
     Scenario {
         nodes: 1,
-        slicing: dice.pick(&["none", "horizontal:5", "vertical:3"]),
+        slicing: rng.pick(&["none", "horizontal:5", "vertical:3"]),
         durability: Durability::Durable,
         copies: 0,
         // A clock that is ahead by less than a minute at a start looks like a node that was down for that time.
@@ -73,24 +73,24 @@ pub(crate) fn lone(seed: u64) -> Scenario {
 impl FaultInjector {
     /// Sets a node's clock wrong, and sets it right again later. If the node's filter is durable, the node's process
     /// may also be restarted, either while the clock is wrong or when it is right again.
-    pub(crate) async fn misset(&self, node: usize, dice: &mut SeededRng, history: &SharedHistory) {
-        let restarts = self.scenario.durability != Durability::Memory && dice.below(3) == 0;
+    pub(crate) async fn misset(&self, node: usize, rng: &mut SeededRng, history: &SharedHistory) {
+        let restarts = self.scenario.durability != Durability::Memory && rng.below(3) == 0;
         let clock = &self.machines[node].clock;
         let from_us = now_us();
         if restarts {
             self.order(Order::Kill(node));
         }
-        clock.set_ahead_ms(dice.pick(&MISSET_MS));
-        tokio::time::sleep(Duration::from_millis(dice.below(1_500))).await;
-        if restarts && dice.below(3) > 0 {
+        clock.set_ahead_ms(rng.pick(&MISSET_MS));
+        tokio::time::sleep(Duration::from_millis(rng.below(1_500))).await;
+        if restarts && rng.below(3) > 0 {
             self.order(Order::Start(node));
         }
-        tokio::time::sleep(Duration::from_millis(500 + dice.below(4_000))).await;
+        tokio::time::sleep(Duration::from_millis(500 + rng.below(4_000))).await;
         clock.set_ahead_ms(0);
         if restarts {
             self.order(Order::Start(node));
         }
         lock(history).wrong_clocks.push((from_us, now_us()));
-        tokio::time::sleep(Duration::from_millis(1_500 + dice.below(2_000))).await;
+        tokio::time::sleep(Duration::from_millis(1_500 + rng.below(2_000))).await;
     }
 }

@@ -8,7 +8,7 @@ use firstseen_routing::{AskCells, CellParts, CellPlace, ClockReading, Epoch, Fil
 use prost::Message;
 
 use crate::error::{WireError, check_at_most};
-use crate::limits::{CELL_RUNS_MAX, CELLS_BYTES_MAX, GENERATIONS_TOLD_MAX};
+use crate::limits::{CELL_RUNS_MAX, CELLS_BYTES_MAX, OUTLINE_GENERATIONS_MAX};
 use crate::proto::peer as proto;
 use crate::ticks::{read_ms, written_ms};
 
@@ -145,7 +145,7 @@ fn encode_outline(outline: &SliceOutline) -> proto::SliceOutline {
 }
 
 fn decode_outline(outline: &proto::SliceOutline) -> Result<SliceOutline, WireError> {
-    check_at_most("generations", outline.live.len() as u64, GENERATIONS_TOLD_MAX as u64)?;
+    check_at_most("generations", outline.live.len() as u64, OUTLINE_GENERATIONS_MAX as u64)?;
     let live = outline.live.iter().map(|bytes| {
         let length = bytes.len() as u64;
         LiveEvents::read(&mut &bytes[..], length / 16).map_err(|_| WireError::Invalid { field: "live", value: length })

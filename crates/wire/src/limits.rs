@@ -146,7 +146,7 @@ pub const CELLS_BYTES_MAX: usize = 1 << 20;
 pub const CELL_RUNS_MAX: usize = 1 << 10;
 
 /// Maximum number of generations of cells in the outline of a slice.
-pub const GENERATIONS_TOLD_MAX: usize = 64;
+pub const OUTLINE_GENERATIONS_MAX: usize = 64;
 
 const _: () = assert!(BATCH_BYTES_MAX < MESSAGE_BYTES_MAX && MESSAGE_BYTES_MAX <= HTTP2_WINDOW_BYTES as usize / 2);
 const _: () = assert!(DEFINING_MESSAGE_BYTES_MAX < MESSAGE_BYTES_MAX);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use redis::{Connection, ExistenceCheck, RedisError, RedisResult, SetExpiry, SetOptions, TypedCommands, Value};
 use serde_json::{Value as Json, json};
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// Pause between two attempts to get a verdict.
 const PAUSE: Duration = Duration::from_millis(20);
 const EVENTS_PER_ROUND: usize = 100;
@@ -150,7 +150,7 @@ impl Script {
         let number = self.rounds.len();
         let round = Round { number, tries: 0, heard: BTreeSet::new(), named: None, verdicts: BTreeMap::new() };
         self.rounds.push(round);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while !self.attempt() {
             assert!(Instant::now() < deadline, "no verdict: {:?}", self.rounds[number].heard);
             thread::sleep(PAUSE);

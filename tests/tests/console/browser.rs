@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Maximum time until the page shows what it should. A busy machine is slow.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Browser, if it is installed.
 pub(super) struct Browser {
@@ -36,7 +36,7 @@ impl Browser {
             if missing.is_empty() {
                 return Some(document);
             }
-            assert!(begun.elapsed() < PATIENCE, "{missing:?} are not in {document}");
+            assert!(begun.elapsed() < TIMEOUT, "{missing:?} are not in {document}");
         }
     }
 

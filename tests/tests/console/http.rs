@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// Maximum time for an answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Answer to a request.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Answer {
 /// Sends a request that closes its connection, and returns the answer.
 pub(super) fn ask(address: &str, request: &str) -> Answer {
     let mut stream = TcpStream::connect(address).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a limit");
     stream.write_all(request.as_bytes()).expect("sent");
     let mut reader = BufReader::new(stream);
     let mut answer = Answer::head(&mut reader);
@@ -62,7 +62,7 @@ impl Events {
     /// Opens the stream of a node. Returns the node's answer as an error if the node refuses.
     pub(super) fn of(address: &str) -> Result<Self, Answer> {
         let mut stream = TcpStream::connect(address).expect("a connection");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a limit");
         write!(stream, "GET /events HTTP/1.1\r\nHost: {address}\r\n\r\n").expect("sent");
         let mut reader = BufReader::new(stream);
         let mut answer = Answer::head(&mut reader);

@@ -17,7 +17,7 @@ use std::time::Duration;
 use self::blocks::{Block, blocks};
 
 /// Time limit for a block.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// Time limit for a block in the long run.
 const LONG: Duration = Duration::from_secs(900);
 
@@ -93,7 +93,7 @@ fn blocks_that_are_not_run_are_counted() {
 
 #[test]
 fn a_page_that_is_wrong_is_found() {
-    let fault = |page: &str| faults("page", page, false, PATIENCE).join("\n");
+    let fault = |page: &str| faults("page", page, false, TIMEOUT).join("\n");
     assert_eq!(fault("```sh\nfirstseen plan --capacity 1M\n```\n"), "");
     assert!(fault("```sh\nfirstseen plan --capacity 1M --flag-that-is-not\n```\n").contains("page:1: exit"));
     assert!(fault("```sh\nfirstseen dedup absent.log | cat\n```\n").contains("page:1: exit"), "also in a pipe");
@@ -115,7 +115,7 @@ fn a_page_that_is_wrong_is_found() {
 }
 
 fn run_page(page: &str, long: bool) {
-    let faults = faults(page, &text(page), long, if long { LONG } else { PATIENCE });
+    let faults = faults(page, &text(page), long, if long { LONG } else { TIMEOUT });
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
 }
 

@@ -20,9 +20,9 @@ pub(super) const NODES: [(&str, &str); 3] = [("a", "north"), ("b", "north"), ("c
 /// addresses.
 const PORT: u16 = 24_801;
 /// Third number of the IP addresses of nodes in a data set.
-pub(super) const OF_A_SET: u8 = 77;
+pub(super) const DATA_SET_SUBNET: u8 = 77;
 /// Third number of the IP addresses of other nodes.
-pub(super) const OF_OTHERS: u8 = 78;
+pub(super) const OTHER_SUBNET: u8 = 78;
 
 /// File with the disk space that a node reserves for the consensus log.
 const RESERVE: &str = "meta.reserve";
@@ -89,7 +89,7 @@ pub(super) fn empty_nodes(net: u8) -> Vec<FrozenNode> {
 
 /// Unpacks the nodes of a data set, without starting them.
 pub(super) fn nodes(set: &Path) -> Vec<FrozenNode> {
-    let nodes = empty_nodes(OF_A_SET);
+    let nodes = empty_nodes(DATA_SET_SUBNET);
     for (node, (name, _)) in nodes.iter().zip(NODES) {
         unpack(&set.join(name), &node.folder.path("data"));
     }

@@ -22,7 +22,7 @@ fn the_set_of_this_version_is_written() {
     };
     let set = frozen().join(&release);
     assert!(!set.exists(), "{} is there: a set is written once", set.display());
-    let mut nodes = folders::empty_nodes(folders::OF_A_SET);
+    let mut nodes = folders::empty_nodes(folders::DATA_SET_SUBNET);
     nodes.iter_mut().for_each(FrozenNode::start);
     let form = nodes.iter().map(|node| node.address.as_str()).collect::<Vec<_>>().join(" ");
     eventually("a cluster", || nodes[0].folder.run(&format!("cluster form {form}")).code == Some(0));

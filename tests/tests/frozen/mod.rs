@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use self::folders::{FrozenNode, Set, sets, unpack};
 use crate::asking::opened;
-use crate::local_cluster::{eventually, eventually_is};
+use crate::local_cluster::{eventually, eventually_eq};
 use crate::run::Folder;
 
 /// Filters of a data set, with the flags that created them. Windows are so long that the data set can be used for
@@ -62,7 +62,7 @@ fn give(nodes: &[FrozenNode], wanted: &Value) {
     let client = client(&nodes[0]);
     for (name, wanted) in wanted.as_object().expect("answers by filter") {
         let filter = opened(&client, name);
-        eventually_is(name, wanted.as_str().expect("answers").to_owned(), || answers(&filter));
+        eventually_eq(name, wanted.as_str().expect("answers").to_owned(), || answers(&filter));
     }
 }
 
@@ -91,7 +91,7 @@ fn nodes_of_every_release_are_opened_and_give_their_answers() {
         });
         give(&nodes, &wanted);
         eventually("the format as it was", || format(&nodes[1]) == Some(first_format));
-        goes_on(&nodes[0]);
+        assert_continues(&nodes[0]);
         // After this step, the upgrade cannot be undone.
         if format(&nodes[0]) < Some(11) {
             upgrade(&nodes[1], "hold").ok();
@@ -110,7 +110,7 @@ fn nodes_of_every_release_are_opened_and_give_their_answers() {
 }
 
 /// Checks that earlier events are kept, and that new events are recorded with them.
-fn goes_on(node: &FrozenNode) {
+fn assert_continues(node: &FrozenNode) {
     let client = client(node);
     let filter = opened(&client, "durable");
     let key = b"a key of this version";
@@ -130,7 +130,7 @@ fn backups_of_every_release_can_be_restored() {
         println!("{release}");
         let backup = Folder::new();
         unpack(&path.join("backup"), &backup.path("backup"));
-        let mut nodes = folders::empty_nodes(folders::OF_OTHERS);
+        let mut nodes = folders::empty_nodes(folders::OTHER_SUBNET);
         nodes.iter_mut().for_each(FrozenNode::start);
         let form = nodes.iter().map(|node| node.address.as_str()).collect::<Vec<_>>().join(" ");
         eventually("a cluster", || nodes[0].folder.run(&format!("cluster form {form}")).code == Some(0));

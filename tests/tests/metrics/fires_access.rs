@@ -84,7 +84,7 @@ fn alerts_fire_when_callers_are_refused_and_a_quota_is_spent() {
         refused("calls") > before + 1_400.0
     });
     recording.scrape(40);
-    recording.must_fire_one(&rules(), "FirstseenCallersRefused", 19, 39);
+    recording.assert_only_alert(&rules(), "FirstseenCallersRefused", 19, 39);
 
     let (mut recording, before) = (quiet(&scraped), refused("batches"));
     eventually("batches are refused", || {
@@ -92,7 +92,7 @@ fn alerts_fire_when_callers_are_refused_and_a_quota_is_spent() {
         refused("batches") > before + 4_200.0
     });
     recording.scrape(80);
-    recording.must_fire_one(&rules(), "FirstseenQuotaSpent", 19, 79);
+    recording.assert_only_alert(&rules(), "FirstseenQuotaSpent", 19, 79);
 }
 
 /// Makes a call from several threads at the same time.
@@ -120,5 +120,5 @@ fn an_alert_fires_when_there_is_no_place_for_connections() {
         greatest(&scraped, "firstseen_connections_refused_total") > 60.0
     });
     recording.scrape(30);
-    recording.must_fire_one(&rules(), "FirstseenConnectionsRefused", 19, 29);
+    recording.assert_only_alert(&rules(), "FirstseenConnectionsRefused", 19, 29);
 }

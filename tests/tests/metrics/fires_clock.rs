@@ -34,6 +34,6 @@ fn alerts_fire_when_a_clock_is_apart_and_when_it_is_wrong() {
         let mut recording = Recording::of(&[scraped]);
         recording.scrape(0);
         recording.scrape(20);
-        recording.must_fire(&rules(), &[(0, &[]), (19, fire)]);
+        recording.assert_alerts(&rules(), &[(0, &[]), (19, fire)]);
     }
 }

@@ -15,7 +15,7 @@ use crate::own_node::OwnNode;
 const LOOK: Duration = Duration::from_secs(8);
 
 /// Waits until all nodes are up, ready, and reach each other.
-fn are_well(scraped: &[String]) {
+fn wait_until_healthy(scraped: &[String]) {
     eventually("all are well", || {
         scraped.iter().all(|node| {
             let is_none = |metric: &str| greatest(node, metric) == 0.0;
@@ -41,7 +41,7 @@ fn an_alert_fires_when_the_leader_changes_again_and_again() {
         return;
     }
     let (nodes, scraped) = nodes();
-    are_well(&scraped);
+    wait_until_healthy(&scraped);
     let mut recording = Recording::of(&scraped);
     recording.scrape(0);
     recording.scrape(20);
@@ -56,10 +56,10 @@ fn an_alert_fires_when_the_leader_changes_again_and_again() {
         eventually("another one leads", || ![0, led].contains(&leader(led % 3)));
         nodes[led - 1].signal(Signal::SIGCONT);
     }
-    are_well(&scraped);
+    wait_until_healthy(&scraped);
     recording.scrape(21);
     recording.scrape(22);
-    recording.must_fire(&rules(), &[(19, &[]), (21, &["FirstseenElectionsRepeat"])]);
+    recording.assert_alerts(&rules(), &[(19, &[]), (21, &["FirstseenElectionsRepeat"])]);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn alerts_fire_when_slices_are_long_on_their_way_and_copies_do_not_get_what_they
         |nodes: &[OwnNode; 3], flags: &str| nodes[0].folder.run(&format!("{flags} --cluster {}", nodes[0].address));
     let create = "filter create copied --slicing horizontal:3 --window 1h --clock wall --memory 24MiB --copies 1";
     eventually("a filter", || run(&nodes, &format!("{create} --if-absent")).code == Some(0));
-    are_well(&scraped);
+    wait_until_healthy(&scraped);
     // The third node does not answer while it is stopped, so only two nodes are scraped.
     let mut recording = Recording::of(&scraped[..2]);
     recording.scrape(0);
@@ -92,7 +92,7 @@ fn alerts_fire_when_slices_are_long_on_their_way_and_copies_do_not_get_what_they
             recording.scrape(59);
         }
         nodes[2].signal(Signal::SIGCONT);
-        are_well(&scraped);
+        wait_until_healthy(&scraped);
         fetches
     });
     // The node is stopped while its slices are to move away, so it cannot report that they have moved.
@@ -103,6 +103,6 @@ fn alerts_fire_when_slices_are_long_on_their_way_and_copies_do_not_get_what_they
     assert!(greatest(&scraped[0], "firstseen_moves_under_way") > 0.0);
     recording.scrape(60);
     recording.scrape(200);
-    recording.must_fire_one(&rules(), "FirstseenSlicesFetch", 19, 58);
-    recording.must_fire_one(&rules(), "FirstseenMovesTakeLong", 59, 199);
+    recording.assert_only_alert(&rules(), "FirstseenSlicesFetch", 19, 58);
+    recording.assert_only_alert(&rules(), "FirstseenMovesTakeLong", 59, 199);
 }

@@ -76,8 +76,8 @@ fn alerts_fire_when_the_data_disk_is_nearly_full_and_when_it_is_full() {
     });
     recording.scrape(21);
     recording.scrape(40);
-    recording.must_fire(&rules(), &[(19, &[]), (21, &["FirstseenDiskIsFull"])]);
-    recording.must_fire_one(&rules(), "FirstseenDiskNearlyFull", 19, 39);
+    recording.assert_alerts(&rules(), &[(19, &[]), (21, &["FirstseenDiskIsFull"])]);
+    recording.assert_only_alert(&rules(), "FirstseenDiskNearlyFull", 19, 39);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn alerts_fire_when_the_data_disk_hangs_and_takes_long() {
         recorded.join().expect("it ends");
     });
     recording.scrape(60);
-    recording.must_fire(&rules(), &[(19, &[]), (21, &["FirstseenDiskHangs"])]);
+    recording.assert_alerts(&rules(), &[(19, &[]), (21, &["FirstseenDiskHangs"])]);
     // The sync that was blocked has now completed.
-    recording.must_fire_one(&rules(), "FirstseenDiskIsSlow", 19, 59);
+    recording.assert_only_alert(&rules(), "FirstseenDiskIsSlow", 19, 59);
 }

@@ -42,7 +42,7 @@ fn an_alert_fires_when_cells_fade_more_slowly_than_the_rate_needs() {
     eventually("it errs", || greatest(&nodes[0], "firstseen_filter_expected_false_positive_max_ratio") > 0.1);
     recording.scrape(40);
     recording.scrape(60);
-    recording.must_fire(&rules(), &[(19, &[]), (59, &["FirstseenFilterErrsTooOften"])]);
+    recording.assert_alerts(&rules(), &[(19, &[]), (59, &["FirstseenFilterErrsTooOften"])]);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn an_alert_fires_when_the_level_above_has_no_room_for_what_a_level_decided_alon
     kill(oslo, Signal::SIGCONT).expect("a process");
     eventually("some are lost", || greatest(&nodes[0], "firstseen_filter_journal_lost_events_total") > 0.0);
     recording.scrape(21);
-    recording.must_fire_one(&rules(), "FirstseenEventsLostAbove", 19, 21);
+    recording.assert_only_alert(&rules(), "FirstseenEventsLostAbove", 19, 21);
 }
 
 /// Returns the ends of a link from node 2 to node 1, as any observer of the cluster can find them out.
@@ -117,5 +117,5 @@ fn an_alert_fires_when_another_program_speaks_for_a_node_and_cannot_be_understoo
         linked.is_some() && refused()
     });
     recording.scrape(21);
-    recording.must_fire_one(&rules(), "FirstseenProgramErred", 19, 21);
+    recording.assert_only_alert(&rules(), "FirstseenProgramErred", 19, 21);
 }

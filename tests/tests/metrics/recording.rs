@@ -81,7 +81,7 @@ impl Recording {
     ///
     /// # Panics
     /// Panics if other alerts fire.
-    pub(crate) fn must_fire(&self, rules: &str, expected: &[(u64, &[&str])]) {
+    pub(crate) fn assert_alerts(&self, rules: &str, expected: &[(u64, &[&str])]) {
         // The disk belongs to the machine, so the run does not determine how full it is.
         self.check(rules, "alertname!=\"FirstseenDiskNearlyFull\"", expected);
     }
@@ -91,7 +91,7 @@ impl Recording {
     ///
     /// # Panics
     /// Panics if the alert behaves differently.
-    pub(crate) fn must_fire_one(&self, rules: &str, alert: &str, silent: u64, firing: u64) {
+    pub(crate) fn assert_only_alert(&self, rules: &str, alert: &str, silent: u64, firing: u64) {
         self.check(rules, &format!("alertname={alert:?}"), &[(silent, &[]), (firing, &[alert])]);
     }
 

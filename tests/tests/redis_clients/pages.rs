@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 
 /// Comments in programs before and after the lines that the page shows.
-const SHOWN_FROM_HERE: &str = "shown in docs/reference/redis.md";
-const SHOWN_UNTIL_HERE: &str = "shown until here";
+const SNIPPET_START: &str = "shown in docs/reference/redis.md";
+const SNIPPET_END: &str = "shown until here";
 
 /// Returns lines without indentation, and without empty lines.
 fn plain<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
@@ -19,10 +19,10 @@ fn shown(source: &str) -> Vec<&str> {
     let mut is_shown = false;
     let mut lines = Vec::new();
     for line in source.lines() {
-        if line.contains(SHOWN_FROM_HERE) {
+        if line.contains(SNIPPET_START) {
             assert!(!is_shown, "two beginnings without an end");
             is_shown = true;
-        } else if line.contains(SHOWN_UNTIL_HERE) {
+        } else if line.contains(SNIPPET_END) {
             assert!(is_shown, "an end without a beginning");
             is_shown = false;
         } else if is_shown {
@@ -53,7 +53,7 @@ fn showing(root: &Path, folder: &str, paths: &mut Vec<String>) {
             if entry.file_name() != "node_modules" && entry.file_name() != "target" {
                 showing(root, &path, paths);
             }
-        } else if fs::read_to_string(entry.path()).is_ok_and(|text| text.contains(SHOWN_FROM_HERE)) {
+        } else if fs::read_to_string(entry.path()).is_ok_and(|text| text.contains(SNIPPET_START)) {
             paths.push(path);
         }
     }

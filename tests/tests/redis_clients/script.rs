@@ -106,7 +106,7 @@ fn has_unread(port: u16) -> bool {
 }
 
 /// Starts the program with the port of an endpoint, and compares its reports with the expected values.
-pub(super) fn plays_the_script(command: Command) {
+pub(super) fn assert_script_passes(command: Command) {
     let mut endpoint = endpoint();
     let mut program = Program::start(command, endpoint.port);
     connected_steps(&mut program);

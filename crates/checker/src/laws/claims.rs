@@ -69,8 +69,8 @@ struct Granted<'a> {
 impl Granted<'_> {
     /// Returns whether two consumers relied on the event at the same time.
     fn overlaps(&self, other: &Self) -> bool {
-        let told_us = self.claim.told_us.max(other.claim.told_us).unwrap_or(u64::MAX);
-        told_us < self.grant.until_us.min(other.grant.until_us)
+        let replied_us = self.claim.replied_us.max(other.claim.replied_us).unwrap_or(u64::MAX);
+        replied_us < self.grant.until_us.min(other.grant.until_us)
     }
 
     /// Returns whether a later claim of the same event got a fence that is not greater than the fence of this claim. A
@@ -78,7 +78,7 @@ impl Granted<'_> {
     /// time, either claim may have been granted first, because a claim that is retried for a long time may be granted
     /// late.
     fn is_overtaken_by(&self, later: &Self) -> bool {
-        let is_before = self.claim.told_us.is_some_and(|told_us| told_us <= later.claim.asked_us);
+        let is_before = self.claim.replied_us.is_some_and(|replied_us| replied_us <= later.claim.asked_us);
         is_before && self.grant.fence >= later.grant.fence
     }
 
@@ -92,7 +92,8 @@ impl Granted<'_> {
     fn is_lost_to_nobody(&self, claims: &[&ClaimRecord]) -> bool {
         let Some(lost_us) = self.grant.lost_us else { return false };
         let mut others = claims.iter().filter(|claim| !std::ptr::eq(**claim, self.claim));
-        let is_explained = others.any(|claim| claim.told_us.is_none_or(|told_us| told_us >= self.claim.asked_us));
+        let is_explained =
+            others.any(|claim| claim.replied_us.is_none_or(|replied_us| replied_us >= self.claim.asked_us));
         lost_us < self.grant.over_us || !is_explained
     }
 
@@ -136,7 +137,7 @@ fn is_called_held(call: &Call) -> bool {
 /// after the claim's last attempt. An abandoned attempt also counts, because its message may still be in transit and
 /// may be granted later.
 fn may_hold(claim: &ClaimRecord, longest_us: u64, call: &Call) -> bool {
-    let last_us = claim.told_us.unwrap_or(u64::MAX).max(claim.asked_us).saturating_add(longest_us + SENT_US);
+    let last_us = claim.replied_us.unwrap_or(u64::MAX).max(claim.asked_us).saturating_add(longest_us + SENT_US);
     let is_this_call = call.is_claim && claim.asked_us == call.began_us && claim.is_in_progress;
     let is_before = call.returned_us.is_none_or(|returned_us| claim.asked_us < returned_us);
     is_before && call.began_us < last_us && !is_this_call
@@ -172,13 +173,13 @@ mod tests {
     use super::*;
     use crate::history::Healed;
 
-    fn claim(asked_us: u64, told_us: u64, until_us: u64, number: u64) -> ClaimRecord {
+    fn claim(asked_us: u64, replied_us: u64, until_us: u64, number: u64) -> ClaimRecord {
         let fence = Fence::of_number(FilterId(1), Epoch(1), number);
         let grant = Some(Grant { fence, until_us, over_us: until_us, lost_us: None });
         ClaimRecord {
             event: 7,
             asked_us,
-            told_us: Some(told_us),
+            replied_us: Some(replied_us),
             lease_us: until_us - asked_us,
             is_in_progress: false,
             grant,

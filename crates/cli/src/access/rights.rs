@@ -188,7 +188,7 @@ impl CheckArgs {
                     "{verb} applies to filters: name one, as in firstseen access check {principal} {verb} FILTER"
                 )));
             }
-            (Verb::Cluster(verb), None) => rights.is_some_and(|rights| rights.may_on_cluster(verb)),
+            (Verb::Cluster(verb), None) => rights.is_some_and(|rights| rights.has_cluster_right(verb)),
             (Verb::Cluster(verb), Some(_)) => {
                 return Err(UsageError(format!("{verb} applies to the cluster: leave the filter out")));
             }

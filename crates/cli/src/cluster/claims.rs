@@ -1,6 +1,6 @@
 //! Counts claimed events. A claim is the permission of one consumer to deliver an event for a limited time. Each node
 //! knows only the claims of the events that it decides, so this module asks the nodes and collects their numbers. A
-//! node that does not answer delays the command by at most [`PATIENCE`].
+//! node that does not answer delays the command by at most [`REQUEST_TIMEOUT`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::text::numbers::grouped;
 use crate::text::size::ByteSize;
 
 /// How long a node may take to report the state of its slices.
-const PATIENCE: Duration = Duration::from_secs(4);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// How long the status of a cluster waits for nodes that do not report their claims.
 const STATUS_PATIENCE: Duration = Duration::from_secs(2);
@@ -74,7 +74,7 @@ pub(crate) async fn inspect(
 ) -> anyhow::Result<InspectFilterReply> {
     let Some(node) = map.nodes.get(&node) else { anyhow::bail!("it is no member any more") };
     let request = InspectFilterRequest { name: name.to_owned() };
-    let node = operator.at(&node.address).within(PATIENCE);
+    let node = operator.at(&node.address).within(REQUEST_TIMEOUT);
     node.call(async |mut client| client.inspect_filter(request.clone()).await).await
 }
 

@@ -21,7 +21,7 @@ use tonic::{Code, Response, Status};
 use crate::exit::UsageError;
 
 /// How long a command retries before it fails.
-const PATIENCE: Duration = Duration::from_secs(15);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time limit for one attempt. An election and a write to disk normally take less.
 const ATTEMPT: Duration = Duration::from_secs(6);
 /// Time for which failed attempts are not reported to the user.
@@ -57,7 +57,7 @@ pub struct Operator {
 impl Operator {
     /// Creates an operator that asks the nodes at `addresses`.
     pub fn new(addresses: Vec<String>, connector: TcpConnector) -> Self {
-        Self { addresses, connector: Arc::new(connector), patience: PATIENCE, channels: Arc::default() }
+        Self { addresses, connector: Arc::new(connector), patience: REQUEST_TIMEOUT, channels: Arc::default() }
     }
 
     /// Returns an operator with the same settings that asks only the node at `address`.
@@ -87,7 +87,7 @@ impl Operator {
     /// Returns the error that a node answers, or an error if no node answers.
     pub async fn ask<T>(&self, request: impl AsyncFn(Channel) -> Result<Response<T>, Status>) -> anyhow::Result<T> {
         let begun = Instant::now();
-        let mut has_spoken = false;
+        let mut has_reported = false;
         let deadline = begun + self.patience;
         let channels = self.channels()?;
         let mut attempts = self.addresses.iter().zip(channels).cycle();
@@ -106,16 +106,16 @@ impl Operator {
             {
                 mismatches.insert(address.as_str(), mismatch);
                 if self.addresses.iter().all(|address| mismatches.contains_key(address.as_str())) {
-                    return Err(unfit(&mismatches));
+                    return Err(mismatch_error(&mismatches));
                 }
             }
             let kind = ErrorKind::from(&status);
             if !kind.is_worth_retrying() || Instant::now() + PAUSE > deadline {
                 return Err(refused(address, kind, &status));
             }
-            if !has_spoken && begun.elapsed() > SILENCE {
+            if !has_reported && begun.elapsed() > SILENCE {
                 notice!("firstseen: {address}: {}; asking again for {:.0?} in all", status.message(), self.patience);
-                has_spoken = true;
+                has_reported = true;
             }
             sleep(PAUSE).await;
         }
@@ -143,7 +143,7 @@ pub fn mismatched(address: &str, mismatch: &Mismatch) -> String {
     }
 }
 
-fn unfit(mismatches: &BTreeMap<&str, Mismatch>) -> anyhow::Error {
+fn mismatch_error(mismatches: &BTreeMap<&str, Mismatch>) -> anyhow::Error {
     let all = mismatches.iter().map(|(address, mismatch)| mismatched(address, mismatch));
     UsageError(all.collect::<Vec<_>>().join("; ")).into()
 }

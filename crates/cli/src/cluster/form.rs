@@ -11,7 +11,7 @@ use super::{ClusterStatus, init, join, status};
 use crate::cluster::connect::Operator;
 
 /// Interval in which the nodes are asked whether they agree.
-const ASK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Forms a cluster of the nodes at `addresses`, and returns the id of the cluster. The function waits until each node
 /// answers, adds the nodes that belong to no cluster yet, and then waits until all nodes have the same cluster map.
@@ -53,7 +53,7 @@ async fn agreed(any: &Operator, addresses: &[String], deadline: Instant) -> anyh
                     bail!("the node at {address} does not agree with the others in time: its log says more")
                 }
                 // A node that has just joined does not know its cluster yet.
-                _ => sleep(ASK).await,
+                _ => sleep(POLL_INTERVAL).await,
             }
         }
     }

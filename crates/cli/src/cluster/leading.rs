@@ -10,7 +10,7 @@ use super::{ClusterStatus, status};
 use crate::cluster::connect::Operator;
 
 /// Pause before the leader is searched again.
-const ASK: Duration = Duration::from_millis(300);
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
 /// How long the leader may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
@@ -35,7 +35,7 @@ pub(super) async fn committed(member: &Operator, patience: Duration) -> anyhow::
             Ok(status) => return Ok(status),
             Err(error) if Instant::now() > end => return Err(error),
             // Another node may have become leader in the meantime.
-            Err(_) => sleep(ASK).await,
+            Err(_) => sleep(POLL_INTERVAL).await,
         }
     }
 }

@@ -48,7 +48,7 @@ const STARTED_MAX: Duration = Duration::from_secs(20);
 /// How long `status` searches for a leader before it reports that there is none. This is slightly longer than an
 /// election.
 const LEADER_MAX: Duration = Duration::from_secs(3);
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Flags of `firstseen cluster`.
 #[derive(Debug, Args)]
@@ -254,7 +254,7 @@ async fn has_started(member: &Operator, node: NodeId) -> bool {
         if tokio::time::Instant::now() > end {
             return false;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -18,7 +18,7 @@ use crate::text::size::ByteSize;
 use crate::text::table::Table;
 
 /// Interval in which the cluster is asked how many slices have arrived.
-const ASK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Maximum number of rounds in which a plan is executed. Only one copy of a slice can move at a time, so a plan that
 /// moves several copies of the same slice needs several rounds. Each round brings the distribution of the cells closer
@@ -217,7 +217,7 @@ async fn wait(member: &Operator) -> anyhow::Result<()> {
                 }
             }
         }
-        sleep(ASK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -22,9 +22,9 @@ use super::{ClusterStatus, NodeArgs, node_named};
 use crate::exit::FAILED;
 
 /// Pause before the next check.
-const ASK: Duration = Duration::from_millis(300);
+const POLL_INTERVAL: Duration = Duration::from_millis(300);
 /// How long the node itself may take to report how many claims its Redis or HTTP endpoint must still confirm.
-const PATIENCE: Duration = Duration::from_secs(2);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the search for a leader may take.
 const LEADER_MAX: Duration = Duration::from_secs(15);
 
@@ -82,7 +82,7 @@ pub(super) async fn run(args: &SafeToStopArgs, out: &mut dyn Write) -> anyhow::R
     loop {
         let status = committed(&member, LEADER_MAX).await?;
         let node = node_named(&status.map, &args.node)?;
-        let found = obstacles_now(&member, &status, node).await;
+        let found = current_obstacles(&member, &status, node).await;
         let map = &status.map;
         let against: Vec<&Obstacle> = found.iter().filter(|found| !(args.accept_loss && found.is_loss())).collect();
         let reasons: Vec<Reason> = found.iter().map(|found| reason(map, node, found)).collect();
@@ -101,7 +101,7 @@ pub(super) async fn run(args: &SafeToStopArgs, out: &mut dyn Write) -> anyhow::R
             notice!("firstseen: waiting: {}", news.text);
         }
         shown = reasons;
-        sleep(ASK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -112,12 +112,12 @@ pub(super) async fn run(args: &SafeToStopArgs, out: &mut dyn Write) -> anyhow::R
 pub(crate) async fn losses(member: &Operator, node: &str) -> anyhow::Result<Vec<String>> {
     let status = committed(member, LEADER_MAX).await?;
     let node = node_named(&status.map, node)?;
-    let found = obstacles_now(member, &status, node).await;
+    let found = current_obstacles(member, &status, node).await;
     Ok(found.iter().filter(|found| found.is_loss()).map(|found| reason(&status.map, node, found).text).collect())
 }
 
 /// Returns the obstacles to stopping the node, given which other nodes answer now.
-async fn obstacles_now(member: &Operator, status: &ClusterStatus, node: NodeId) -> Vec<Obstacle> {
+async fn current_obstacles(member: &Operator, status: &ClusterStatus, node: NodeId) -> Vec<Obstacle> {
     let mut found = obstacles(&status.map, node, |other| answers(status, other));
     let claims = confirms_waiting(member, &status.map, node).await;
     found.extend(unconfirmed(&status.map, node, claims, |other| answers(status, other)));
@@ -131,9 +131,9 @@ fn answers(status: &ClusterStatus, node: NodeId) -> bool {
 /// Returns how many claims the node's endpoints must still confirm. The result is 0 if the node does not report it.
 async fn confirms_waiting(member: &Operator, map: &ClusterMap, node: NodeId) -> u64 {
     let Some(record) = map.nodes.get(&node) else { return 0 };
-    let there = member.at(&record.address).within(PATIENCE);
+    let there = member.at(&record.address).within(REQUEST_TIMEOUT);
     let call = there.call(async |mut client| client.identify(IdentifyRequest {}).await);
-    timeout(PATIENCE, call).await.ok().and_then(Result::ok).map_or(0, |reply| reply.confirms_waiting)
+    timeout(REQUEST_TIMEOUT, call).await.ok().and_then(Result::ok).map_or(0, |reply| reply.confirms_waiting)
 }
 
 fn text(node: &str, is_safe: bool, reasons: &[Reason]) -> String {

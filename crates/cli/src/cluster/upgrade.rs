@@ -21,7 +21,7 @@ use crate::exit::FAILED;
 use crate::text::table::Table;
 
 /// How long a node may take to report its version.
-const PATIENCE: Duration = Duration::from_secs(3);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the search for a leader may take.
 const LEADER_MAX: Duration = Duration::from_secs(15);
 
@@ -147,7 +147,7 @@ pub(super) async fn run(args: &UpgradeArgs, out: &mut dyn Write) -> anyhow::Resu
 /// Tells all nodes at the same time whether to hold the format, and returns the answer of each node.
 async fn hold(member: &Operator, status: &ClusterStatus, hold: bool) -> Vec<(String, anyhow::Result<()>)> {
     let told = status.map.nodes.values().map(async |node| {
-        let there = member.at(&node.address).within(PATIENCE);
+        let there = member.at(&node.address).within(REQUEST_TIMEOUT);
         let done = there.call(async |mut client| client.hold_format(HoldFormatRequest { hold }).await).await;
         (node.name.clone(), done.map(drop))
     });
@@ -176,9 +176,9 @@ pub(crate) async fn of_all(operator: &Operator, map: &ClusterMap, unreachable: &
         if node.is_down || unreachable.contains(number) {
             return (*number, None);
         }
-        let there = operator.at(&node.address).within(PATIENCE);
+        let there = operator.at(&node.address).within(REQUEST_TIMEOUT);
         let call = there.call(async |mut client| client.identify(IdentifyRequest {}).await);
-        (*number, timeout(PATIENCE, call).await.ok().and_then(Result::ok).map(Version::from))
+        (*number, timeout(REQUEST_TIMEOUT, call).await.ok().and_then(Result::ok).map(Version::from))
     });
     join_all(asked).await
 }

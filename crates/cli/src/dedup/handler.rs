@@ -1,5 +1,5 @@
 //! Handles the verdicts of `dedup`: it counts them, and writes each record to the output for its verdict. Each record
-//! goes to exactly one output, or to no output if flags say that it must be dropped. Messages on stderr tell the user
+//! goes to exactly one output, or to no output if the flags drop it. Messages on stderr tell the user
 //! when verdicts become undecided, and when the records are in the wrong order.
 
 use std::ops::Range;
@@ -50,7 +50,7 @@ impl<O: Output, D: Verdicts<O::Records>> Handler<O, D> for Dedup {
     fn look(&mut self, chunk: &Chunk<'_, O::Records>, decider: &D, outputs: &mut Outputs<O>) {
         self.watch(chunk, decider, outputs);
         if !chunk.is_retry {
-            self.look_at_order(chunk, decider, outputs);
+            self.check_order(chunk, decider, outputs);
         }
     }
 
@@ -107,7 +107,7 @@ impl Dedup {
     ) -> anyhow::Result<()> {
         let target = match self.chosen(answer) {
             Some(chosen) => {
-                let destination = self.late_as_chosen(chunk, event, chosen, outputs);
+                let destination = self.answer_late(chunk, event, chosen, outputs);
                 Some(output(outputs, destination))
             }
             None => {
@@ -136,13 +136,13 @@ impl Dedup {
             outputs.unjudged.was_named(why.map_or(UnjudgedReason::Full, |why| why.reason.into()));
         }
         let at = Place { file: chunk.batch.file, line: chunk.batch.parsed.spans()[event].line };
-        let words = turn.words(&outputs.unjudged.place(at), why, outputs.unjudged.passed());
-        outputs.unjudged.say(words, &outputs.progress);
+        let message = turn.message(&outputs.unjudged.place(at), why, outputs.unjudged.passed());
+        outputs.unjudged.print_or_hold(message, &outputs.progress);
     }
 
     /// Prints a message at the first record that is late or has an implausible time because the input is in the wrong
     /// order.
-    fn look_at_order<O: Output>(
+    fn check_order<O: Output>(
         &mut self,
         chunk: &Chunk<'_, O::Records>,
         decider: &impl Verdicts<O::Records>,
@@ -150,7 +150,7 @@ impl Dedup {
     ) {
         let found = Ordered {
             answers: chunk.decisions,
-            is_doubted: |place: usize| decider.is_doubted(chunk.start + place),
+            is_implausible: |place: usize| decider.is_implausible(chunk.start + place),
             past_lateness: decider.past_lateness(),
             lateness_ms: decider.definition().map_or(0, lateness_ms),
             clock_ms: decider.clock_ms(),
@@ -158,8 +158,8 @@ impl Dedup {
         let Some((event, wrong)) = self.order.look(chunk.batch, chunk.start, &found) else { return };
         let Batch { parsed, file, .. } = chunk.batch;
         let at = outputs.unjudged.place(Place { file: *file, line: parsed.spans()[event].line });
-        let words = wrong.words(&at, &outputs.unjudged.file_name(*file), decider.definition());
-        outputs.unjudged.say(words, &outputs.progress);
+        let message = wrong.message(&at, &outputs.unjudged.file_name(*file), decider.definition());
+        outputs.unjudged.print_or_hold(message, &outputs.progress);
         if matches!(chunk.decisions[event - chunk.start], Answer::Refused | Answer::Undecided) {
             // No clock is wrong in this case, so a message about a clock would mislead.
             outputs.unjudged.was_named(UnjudgedReason::Future);

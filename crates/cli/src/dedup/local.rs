@@ -42,7 +42,7 @@ pub(super) struct LocalDecider {
 
 impl LocalDecider {
     /// Answers the events with these `digests`. The first digest belongs to event number `first` of the chunk.
-    fn answer_piece(&mut self, digests: &[Digest], first: usize, answers: &mut [Answer]) {
+    fn answer_range(&mut self, digests: &[Digest], first: usize, answers: &mut [Answer]) {
         let Self { filter, beyond, stamps, .. } = self;
         let times_ms = self.times_ms.get(first..).unwrap_or_default();
         if self.lookup {
@@ -102,9 +102,9 @@ impl<R: Records> Decider<R> for LocalDecider {
         let digests = &batch.parsed.digests()[chunk];
         let mut start = 0;
         while start < digests.len() {
-            let piece = start..self.beyond.piece_end(&self.times_ms, start, digests.len());
-            start = piece.end;
-            self.answer_piece(&digests[piece.clone()], piece.start, &mut answers[piece]);
+            let range = start..self.beyond.piece_end(&self.times_ms, start, digests.len());
+            start = range.end;
+            self.answer_range(&digests[range.clone()], range.start, &mut answers[range]);
         }
         self.past_lateness.count(&self.stamps, answers, self.filter.now_unit());
     }

@@ -16,7 +16,7 @@ use crate::input::{Batch, STANDARD_INPUT};
 /// Limit that separates a wrong order of the input from wrong times. If more than one in this many records has an
 /// implausible time, the records are probably in the wrong order. If fewer records or only a single record have an
 /// implausible time, these times themselves are probably wrong.
-const DOUBTED_PART: usize = 16;
+const IMPLAUSIBLE_DIVISOR: usize = 16;
 
 /// What is known about the order of the input.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ pub(super) struct Ordered<'a, F> {
     /// The answers to these records, in order.
     pub(super) answers: &'a [Answer],
     /// Function that returns whether the time of an undecided record is implausible. It takes the index of the record.
-    pub(super) is_doubted: F,
+    pub(super) is_implausible: F,
     /// Index of the first record that was later than the lateness allows and was judged as if it had come in time.
     pub(super) past_lateness: Option<usize>,
     /// Lateness of the filter, in milliseconds.
@@ -55,10 +55,10 @@ impl<F: Fn(usize) -> bool> Ordered<'_, F> {
     }
 
     /// Returns the indexes of the events whose times are implausible.
-    fn doubted(&self) -> impl Iterator<Item = usize> {
+    fn implausible(&self) -> impl Iterator<Item = usize> {
         (0..self.answers.len()).filter(|event| match self.answers[*event] {
             Answer::Refused => true,
-            Answer::Undecided => (self.is_doubted)(*event),
+            Answer::Undecided => (self.is_implausible)(*event),
             _ => false,
         })
     }
@@ -98,7 +98,7 @@ impl OrderOfInput {
             return None;
         }
         let late = found.answers.iter().position(|answer| *answer == Answer::Late);
-        let event = start + late.into_iter().chain(found.doubted().next()).chain(found.past_lateness).min()?;
+        let event = start + late.into_iter().chain(found.implausible().next()).chain(found.past_lateness).min()?;
         let wrong = self.wrong(batch, event, found)?;
         self.is_told = true;
         Some((event, wrong))
@@ -108,9 +108,9 @@ impl OrderOfInput {
         let times_ms: Vec<u64> = batch.own_times_ms().collect();
         let time_ms = *times_ms.get(event)?;
         let before_ms = self.before_file_ms.unwrap_or(0).saturating_sub(found.lateness_ms);
-        let doubted = found.doubted().count();
+        let implausible = found.implausible().count();
         let are_late = found.past_lateness.is_some() || found.answers.contains(&Answer::Late);
-        let is_doubt = !are_late && (doubted == 1 || DOUBTED_PART * doubted < found.answers.len());
+        let is_doubt = !are_late && (implausible == 1 || IMPLAUSIBLE_DIVISOR * implausible < found.answers.len());
         match Disorder::of(&times_ms) {
             _ if are_late && time_ms < before_ms => Some(Wrong::Files),
             Disorder { order: Order::Descending, behind_ms } => Some(Wrong::Falling { behind_ms }),
@@ -147,7 +147,7 @@ impl Wrong {
     /// Returns the message that tells the user what is wrong with the order of the input, and how to correct it.
     /// `place` names the affected record, and `file` is the name of the file that contains it. `definition` is the
     /// definition of a filter in this process, and `None` for a filter of a cluster.
-    pub(super) fn words(self, place: &str, file: &str, definition: Option<&FilterDefinition>) -> String {
+    pub(super) fn message(self, place: &str, file: &str, definition: Option<&FilterDefinition>) -> String {
         let (what, sorted, behind_ms) = match self {
             Self::Files => {
                 return format!(
@@ -222,33 +222,33 @@ mod tests {
 
     const HOUR_MS: u64 = 3_600_000;
 
-    fn words(wrong: Wrong, kind: Kind, window: &str) -> String {
+    fn message(wrong: Wrong, kind: Kind, window: &str) -> String {
         let spec =
             FilterSpec { capacity_events: Some(1000), ..FilterSpec::new(kind, window.parse().expect("a window")) };
-        wrong.words("log:7", "log", Some(&spec.resolve().expect("a definition")))
+        wrong.message("log:7", "log", Some(&spec.resolve().expect("a definition")))
     }
 
     #[test]
     fn the_line_names_what_helps() {
         let falling = Wrong::Falling { behind_ms: 3 * HOUR_MS - 1 };
-        let line = words(falling, Kind::Timing, "24h");
+        let line = message(falling, Kind::Timing, "24h");
         assert_eq!(
             line,
             "firstseen: log:7: times go backwards: sort oldest first (`tac log | firstseen dedup ...`, without a header), or \
              use --lateness 3h"
         );
-        assert!(words(falling, Kind::Timing, "1h").ends_with("(--lateness goes up to 2h, twice the window)"));
-        assert!(words(falling, Kind::Counting, "24h").ends_with("or use --lateness 3h --kind timing"));
-        assert!(words(falling, Kind::Bloom, "landmark:1h").ends_with("without a header)"), "no lateness is allowed");
-        assert!(falling.words("log:7", "log", None).ends_with("a filter that was created with --lateness 3h"));
-        let late = words(Wrong::Disordered { behind_ms: 899_000 }, Kind::Timing, "10m");
+        assert!(message(falling, Kind::Timing, "1h").ends_with("(--lateness goes up to 2h, twice the window)"));
+        assert!(message(falling, Kind::Counting, "24h").ends_with("or use --lateness 3h --kind timing"));
+        assert!(message(falling, Kind::Bloom, "landmark:1h").ends_with("without a header)"), "no lateness is allowed");
+        assert!(falling.message("log:7", "log", None).ends_with("a filter that was created with --lateness 3h"));
+        let late = message(Wrong::Disordered { behind_ms: 899_000 }, Kind::Timing, "10m");
         assert_eq!(
             late,
             "firstseen: log:7: records come up to 15m after younger ones: sort oldest first, or use --lateness 15m"
         );
         assert!(
-            words(Wrong::Unsorted { behind_ms: HOUR_MS }, Kind::Timing, "1h").contains("in no order, up to 1h apart")
+            message(Wrong::Unsorted { behind_ms: HOUR_MS }, Kind::Timing, "1h").contains("in no order, up to 1h apart")
         );
-        assert!(words(Wrong::Files, Kind::Timing, "1h").contains("oldest file first"));
+        assert!(message(Wrong::Files, Kind::Timing, "1h").contains("oldest file first"));
     }
 }

@@ -57,7 +57,7 @@ impl Why {
         (self.reason, has_lost, has_lost && self.has_down)
     }
 
-    /// Returns the meaning of the reason in words.
+    /// Returns the meaning of the reason as text.
     pub(super) fn meaning(self) -> &'static str {
         match (self.reason, self.has_down, self.has_lost) {
             (Reason::SlicesDown, false, false) => ": nodes that have its slices are out of reach",
@@ -148,7 +148,7 @@ impl Turn {
     /// Returns the text of a message about undecided events. `why` is the reason that the cluster gave for the first of
     /// these events, or `None` if the filter is in this process. `fate` says what happens to the records of undecided
     /// events, for example whether they are passed on.
-    pub(super) fn words(&self, place: &str, why: Option<Why>, fate: Disposition) -> String {
+    pub(super) fn message(&self, place: &str, why: Option<Why>, fate: Disposition) -> String {
         let is_dropped = fate == Disposition::Dropped;
         match (self, why) {
             (Self::Began | Self::Changed, None) => {
@@ -232,33 +232,33 @@ mod tests {
 
     #[test]
     fn the_lines_say_where_and_why() {
-        let full = Turn::Began.words("log:7", None, Disposition::Passed);
+        let full = Turn::Began.message("log:7", None, Disposition::Passed);
         assert!(full.contains("log:7") && full.contains("full") && full.contains("--capacity"), "{full}");
         let cluster = |reason, has_down, has_lost| {
-            let line = Turn::Began.words("log:7", Some(Why { reason, has_down, has_lost }), Disposition::Passed);
+            let line = Turn::Began.message("log:7", Some(Why { reason, has_down, has_lost }), Disposition::Passed);
             assert!(line.contains("log:7") && line.contains("passed on"), "{line}");
             line
         };
-        for (down, lost, words) in [
+        for (down, lost, message) in [
             (false, false, "slices_down: nodes that have its slices are out of reach"),
             (true, false, "slices are down)"),
             (false, true, "slices have lost what they knew"),
             (true, true, "are down, and other slices have lost"),
         ] {
             let line = cluster(Reason::SlicesDown, down, lost);
-            assert!(line.contains(words), "{line}");
+            assert!(line.contains(message), "{line}");
         }
         assert!(cluster(Reason::Overloaded, true, true).contains("(overloaded)"));
         assert!(cluster(Reason::Future, true, true).contains("(future: its time is ahead"));
         assert!(cluster(Reason::Full, false, false).contains("filter alter --capacity"));
-        let dropped = Turn::Began.words("log:7", None, Disposition::Dropped);
+        let dropped = Turn::Began.message("log:7", None, Disposition::Dropped);
         assert!(dropped.contains("are dropped") && !dropped.contains("pass"), "{dropped}");
         let lost = Why { reason: Reason::SlicesDown, has_down: false, has_lost: true };
-        let changed = Turn::Changed.words("log:8", Some(lost), Disposition::Passed);
-        for words in ["log:8", "another reason", "filter forgive"] {
-            assert!(changed.contains(words), "{words}: {changed}");
+        let changed = Turn::Changed.message("log:8", Some(lost), Disposition::Passed);
+        for message in ["log:8", "another reason", "filter forgive"] {
+            assert!(changed.contains(message), "{message}: {changed}");
         }
-        let ended = Turn::Ended(1200).words("log:9", None, Disposition::Passed);
+        let ended = Turn::Ended(1200).message("log:9", None, Disposition::Passed);
         assert!(ended.contains("log:9") && ended.contains("1,200"), "{ended}");
     }
 }

@@ -21,10 +21,10 @@ use tokio::time::{timeout, timeout_at};
 use super::ClusterArgs;
 use super::beyond::BeyondWindow;
 use super::claims::Claims;
-use super::claims::calls::{Claimed, LET_GO_WITHIN, claimed_or_left, confirmed_or_not, lease_of, release};
+use super::claims::calls::{CLAIM_REPLY_WAIT_MAX, Claimed, claim_until_end, confirm_until_end, lease_of, release};
 use super::outages::Why;
 use super::verdicts::Verdicts;
-use super::waits::{Waits, answered, connecting, words};
+use super::waits::{Waits, answered, connecting, message};
 use crate::cluster::connect::mismatched;
 use crate::driver::{Decider, Retry, Waiting};
 use crate::exit::UsageError;
@@ -56,10 +56,10 @@ const OVERLOAD_RETRIES_MAX: u32 = 16;
 const CONFIRMS_MAX: u32 = 3;
 
 /// Minimum time between two messages that records wait because nodes have problems.
-const NOTED_EVERY: Duration = Duration::from_secs(10);
+const MESSAGE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long a run that ends waits for the release of its claims.
-const RELEASED_WITHIN: Duration = Duration::from_secs(1);
+const RELEASE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A batch together with the reply about it.
 type Answered<R> = (Box<Batch<R>>, Result<Claimed, CallError>);
@@ -211,15 +211,16 @@ impl<R: Records> Remote<R> {
         self.verdicts = verdicts;
         self.call_late(batch);
         let (Some(claims), Some(mut answers)) = (&mut self.claims, answers) else { return Ok(()) };
-        if let Some(since) = self.waits.given_up_at() {
-            let granted = answers.give_back();
-            let released = async { timeout_at(since + LET_GO_WITHIN, release(&self.filter, batch, &granted)).await };
+        if let Some(since) = self.waits.wait_ended_at() {
+            let granted = answers.take_granted();
+            let released =
+                async { timeout_at(since + CLAIM_REPLY_WAIT_MAX, release(&self.filter, batch, &granted)).await };
             // A claim that is not released in time ends with its lease.
             let _ = self.runtime.block_on(released);
         }
         let over = claims.begin(batch.parsed.len(), &answers, asked, Instant::now());
         if !over.is_empty() {
-            let released = async { timeout(RELEASED_WITHIN, release(&self.filter, batch, &over)).await };
+            let released = async { timeout(RELEASE_WAIT_MAX, release(&self.filter, batch, &over)).await };
             let _ = self.runtime.block_on(released);
         }
         Ok(())
@@ -254,15 +255,15 @@ impl<R: Records> Remote<R> {
         let lookup = self.lookup;
         let ahead_ms = ahead_ms.to_vec();
         let events = batch.parsed.len();
-        let given_up = self.waits.given_up();
+        let wait_ended = self.waits.wait_ended();
         let lease = self.claims.as_ref().map(|claims| claims.lease);
         let mut answer: Pin<Box<dyn Future<Output = Answered<R>>>> = Box::pin(async move {
             let claimed = if let Some(lease) = lease {
                 let events: Vec<usize> = (0..events).collect();
-                claimed_or_left(&filter, lease, &batch, &events, &ahead_ms, given_up).await
+                claim_until_end(&filter, lease, &batch, &events, &ahead_ms, wait_ended).await
             } else {
                 let asked = verdicts(&filter, lookup, &batch, &ahead_ms);
-                match answered(asked, given_up, Duration::ZERO).await {
+                match answered(asked, wait_ended, Duration::ZERO).await {
                     Some(verdicts) => verdicts.map(|verdicts| Claimed { verdicts, answers: None }),
                     // Events that are already on their way may be recorded although their verdict is unknown here.
                     None => Ok(Claimed { verdicts: vec![Verdict::Undecided(Reason::Unknown); events], answers: None }),
@@ -285,7 +286,7 @@ impl<R: Records> Remote<R> {
     fn trouble(&mut self) -> Option<String> {
         let reason = self.claims.as_ref()?.trouble?;
         let now = Instant::now();
-        if self.noted.is_some_and(|noted| now.saturating_duration_since(noted) < NOTED_EVERY) {
+        if self.noted.is_some_and(|noted| now.saturating_duration_since(noted) < MESSAGE_INTERVAL) {
             return None;
         }
         self.noted = Some(now);
@@ -316,7 +317,7 @@ impl<R: Records> Decider<R> for Remote<R> {
         let Some(oldest) = self.inflight.pop_front() else { return Ok(None) };
         let Self { runtime, waits, filter, .. } = self;
         let (batch, claimed) =
-            runtime.block_on(waits.until(oldest.answer, || words(DEADLINE_MS, &filter.status().down_nodes)));
+            runtime.block_on(waits.until(oldest.answer, || message(DEADLINE_MS, &filter.status().down_nodes)));
         self.begin(&batch, claimed?, 0)?;
         Ok(Some(batch))
     }
@@ -359,26 +360,27 @@ impl<R: Records> Decider<R> for Remote<R> {
             if claims.granted().is_empty() {
                 break;
             }
-            let answer = Box::pin(confirmed_or_not(filter, &batch, claims.granted(), waits.given_up()));
-            let answers = runtime.block_on(waits.until(answer, || words(DEADLINE_MS, &filter.status().down_nodes)))?;
+            let answer = Box::pin(confirm_until_end(filter, &batch, claims.granted(), waits.wait_ended()));
+            let answers =
+                runtime.block_on(waits.until(answer, || message(DEADLINE_MS, &filter.status().down_nodes)))?;
             claims.confirmed(&answers, tried == CONFIRMS_MAX);
         }
-        Ok(claims.put_aside(batch, Instant::now()))
+        Ok(claims.defer(batch, Instant::now()))
     }
 
     fn release(&mut self, batch: &Batch<R>) {
         let Self { runtime, filter, claims, .. } = self;
-        let granted = claims.as_mut().map(Claims::unwritten).unwrap_or_default();
-        let _ = runtime.block_on(async { timeout(RELEASED_WITHIN, release(filter, batch, &granted)).await });
+        let granted = claims.as_mut().map(Claims::take_unwritten).unwrap_or_default();
+        let _ = runtime.block_on(async { timeout(RELEASE_WAIT_MAX, release(filter, batch, &granted)).await });
     }
 
     fn retry(&mut self) -> anyhow::Result<Option<Retry<R>>> {
         let Self { runtime, waits, filter, claims, .. } = self;
-        let Some(claims) = claims.as_mut().filter(|_| !Stop::is_wished()) else { return Ok(None) };
+        let Some(claims) = claims.as_mut().filter(|_| !Stop::is_requested()) else { return Ok(None) };
         let Some((due, asked)) = claims.take_due(Instant::now()) else { return Ok(None) };
-        let answer = claimed_or_left(filter, claims.lease, &due.batch, &due.events, &[], waits.given_up());
+        let answer = claim_until_end(filter, claims.lease, &due.batch, &due.events, &[], waits.wait_ended());
         let claimed =
-            runtime.block_on(waits.until(Box::pin(answer), || words(DEADLINE_MS, &filter.status().down_nodes)))?;
+            runtime.block_on(waits.until(Box::pin(answer), || message(DEADLINE_MS, &filter.status().down_nodes)))?;
         self.begin(&due.batch, claimed, asked)?;
         Ok(Some(due))
     }
@@ -395,7 +397,7 @@ impl<R: Records> Decider<R> for Remote<R> {
             }
         };
         // A claim that is not released in time ends with its lease.
-        let _ = runtime.block_on(async { timeout(RELEASED_WITHIN, released).await });
+        let _ = runtime.block_on(async { timeout(RELEASE_WAIT_MAX, released).await });
     }
 
     fn is_clean(&self) -> bool {
@@ -410,7 +412,7 @@ impl<R: Records> Verdicts<R> for Remote<R> {
         Some(self.cause(*reason))
     }
 
-    fn is_doubted(&self, index: usize) -> bool {
+    fn is_implausible(&self, index: usize) -> bool {
         self.verdicts.get(index) == Some(&Verdict::Undecided(Reason::Future))
     }
 

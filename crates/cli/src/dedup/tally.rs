@@ -72,18 +72,18 @@ impl Tally {
 
     /// Returns the keys that were repeated most often.
     pub(super) fn top_keys(&self) -> Vec<Counted> {
-        standing_out(&self.repeated)
+        significant(&self.repeated)
     }
 
     /// Returns the sources with the most duplicates, and the sources with the most first-seen events.
     pub(super) fn top_sources(&self) -> Option<(Vec<Counted>, Vec<Counted>)> {
         let sources = self.sources.as_ref()?;
-        Some((standing_out(&sources.duplicates), standing_out(&sources.first_seen)))
+        Some((significant(&sources.duplicates), significant(&sources.first_seen)))
     }
 }
 
 /// Returns the greatest counts whose certain part is at least half. Smaller certain parts are noise of a full sketch.
-fn standing_out(hitters: &HeavyHitters) -> Vec<Counted> {
+fn significant(hitters: &HeavyHitters) -> Vec<Counted> {
     let mut top = hitters.top(SHOWN);
     top.retain(|counted| counted.error <= counted.count / 2);
     top

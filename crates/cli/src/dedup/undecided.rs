@@ -42,7 +42,7 @@ impl Dedup {
             Answer::Refused if chunk.batch.is_before_older && event.index + 1 == event.parsed.len() => {
                 self.undecided(UnjudgedReason::Future, AT_FILE_END, at, outputs)
             }
-            Answer::Refused => outputs.unjudged.doubted(at, &outputs.progress),
+            Answer::Refused => outputs.unjudged.implausible(at, &outputs.progress),
             answer => {
                 let digest: Digest = event.parsed.digests()[event.index];
                 decider.check(digest, event.index - chunk.start, answer);
@@ -97,7 +97,7 @@ impl Dedup {
     }
 
     /// Counts a late event for which the user has chosen `answer`, and returns its output.
-    pub(super) fn late_as_chosen<O: Output>(
+    pub(super) fn answer_late<O: Output>(
         &mut self,
         chunk: &Chunk<'_, O::Records>,
         event: &Event<'_, O::Records>,

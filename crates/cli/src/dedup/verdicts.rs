@@ -22,7 +22,7 @@ pub(super) trait Verdicts<R: Records>: Decider<R, Decision = Answer> {
     }
 
     /// Returns whether event `_index` is undecided because its time is not plausible.
-    fn is_doubted(&self, _index: usize) -> bool {
+    fn is_implausible(&self, _index: usize) -> bool {
         false
     }
 

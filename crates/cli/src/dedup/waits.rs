@@ -23,9 +23,9 @@ const LONG: Duration = Duration::from_secs(1);
 /// How long the run still waits for answers after the user has asked it to end.
 const LAST: Duration = Duration::from_secs(1);
 /// If no wait was long for this time, the next long wait has a message again.
-const OVER_AFTER: Duration = Duration::from_secs(10);
+const REPEAT_MESSAGE_AFTER: Duration = Duration::from_secs(10);
 /// Interval in which the state of a wait is checked.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Result of checking a wait.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ enum Look {
 pub(super) struct Waits {
     known: Known,
     /// Moment when the run stopped waiting.
-    give_up: watch::Sender<Option<Instant>>,
+    end_wait: watch::Sender<Option<Instant>>,
 }
 
 /// What is known about the waits of a run.
@@ -62,7 +62,7 @@ impl Known {
         if now.saturating_duration_since(begun) < LONG {
             return Look::GoesOn;
         }
-        let is_known = self.long.is_some_and(|last| now.saturating_duration_since(last) < OVER_AFTER);
+        let is_known = self.long.is_some_and(|last| now.saturating_duration_since(last) < REPEAT_MESSAGE_AFTER);
         self.long = Some(now);
         if is_known || is_stopped { Look::GoesOn } else { Look::Warns }
     }
@@ -70,61 +70,64 @@ impl Known {
 
 impl Waits {
     pub(super) fn new() -> Self {
-        Self { known: Known::default(), give_up: watch::Sender::new(None) }
+        Self { known: Known::default(), end_wait: watch::Sender::new(None) }
     }
 
     /// Returns a future that completes when the run stops waiting. Its result is the moment when that happened.
-    pub(super) fn given_up(&self) -> impl Future<Output = Instant> + use<> {
-        let mut given_up = self.give_up.subscribe();
+    pub(super) fn wait_ended(&self) -> impl Future<Output = Instant> + use<> {
+        let mut wait_ended = self.end_wait.subscribe();
         async move {
             // If the sender was dropped, no wait exists any more.
-            let since = given_up.wait_for(Option::is_some).await.ok().and_then(|since| *since);
+            let since = wait_ended.wait_for(Option::is_some).await.ok().and_then(|since| *since);
             since.unwrap_or_else(Instant::now)
         }
     }
 
     /// Returns the moment when the run stopped waiting. `None` means that it still waits.
-    pub(super) fn given_up_at(&self) -> Option<Instant> {
-        *self.give_up.borrow()
+    pub(super) fn wait_ended_at(&self) -> Option<Instant> {
+        *self.end_wait.borrow()
     }
 
-    /// Waits for `answer`, which must complete soon after [`Self::given_up`] has. A long wait prints `words`.
+    /// Waits for `answer`, which must complete soon after [`Self::wait_ended`] has. A long wait prints `message`.
     pub(super) async fn until<T>(
         &mut self,
         mut answer: impl Future<Output = T> + Unpin,
-        words: impl Fn() -> String,
+        message: impl Fn() -> String,
     ) -> T {
         let begun = Instant::now();
-        let mut looks = interval(LOOK);
+        let mut looks = interval(POLL_INTERVAL);
         loop {
             tokio::select! {
                 biased;
                 answer = &mut answer => return answer,
                 _ = looks.tick() => {}
             }
-            match self.known.look(begun, Instant::now(), Stop::is_wished()) {
+            match self.known.look(begun, Instant::now(), Stop::is_requested()) {
                 Look::GoesOn => {}
-                Look::Warns => progress::tell_over(&format!("firstseen: {}", words())),
-                Look::GivesUp if self.given_up_at().is_none() => drop(self.give_up.send_replace(Some(Instant::now()))),
+                Look::Warns => progress::print_above_bar(&format!("firstseen: {}", message())),
+                Look::GivesUp if self.wait_ended_at().is_none() => {
+                    drop(self.end_wait.send_replace(Some(Instant::now())))
+                }
                 Look::GivesUp => {}
             }
         }
     }
 }
 
-/// Waits for the reply to a request, but stops the wait soon after the run must end. `given_up` completes when the run
-/// must end, for example after an interrupt. From then on, the function waits for at most the duration `more`. Returns
+/// Waits for the reply to a request, but stops the wait soon after the run must end. `wait_ended` completes when the
+/// run must end, for example after an interrupt. From then on, the function waits for at most the duration `more`.
+/// Returns
 /// `None` if no reply has arrived by the end of this duration.
 pub(super) async fn answered<T>(
     request: impl Future<Output = T>,
-    given_up: impl Future<Output = Instant>,
+    wait_ended: impl Future<Output = Instant>,
     more: Duration,
 ) -> Option<T> {
     let mut request = pin!(request);
     let since = tokio::select! {
         biased;
         answer = &mut request => return Some(answer),
-        since = given_up => since,
+        since = wait_ended => since,
     };
     timeout_at(since + more, request).await.ok()
 }
@@ -138,12 +141,14 @@ pub(super) async fn connecting<T>(connected: impl Future<Output = T>, addresses:
     }
     let addresses = addresses.join(", ");
     let seconds = wait_ms / 1000;
-    progress::tell_over(&format!("firstseen: no answer from {addresses} yet: asking again for {seconds} s in all"));
+    progress::print_above_bar(&format!(
+        "firstseen: no answer from {addresses} yet: asking again for {seconds} s in all"
+    ));
     connected.await
 }
 
 /// Returns the message about a wait of at most `wait_ms`. `nodes` are the nodes that are down, if they are known.
-pub(super) fn words(wait_ms: u64, nodes: &[String]) -> String {
+pub(super) fn message(wait_ms: u64, nodes: &[String]) -> String {
     let seconds = wait_ms / 1000;
     match nodes {
         [] => format!("waiting up to {seconds} s for answers: nodes are slow, or out of reach"),
@@ -186,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_words_name_the_nodes() {
-        let line = |nodes: &[&str]| words(15_000, &nodes.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let line = |nodes: &[&str]| message(15_000, &nodes.iter().map(ToString::to_string).collect::<Vec<_>>());
         assert_eq!(line(&["node-1"]), "waiting up to 15 s for node-1, which is down");
         assert_eq!(line(&["a", "b"]), "waiting up to 15 s for a, b, which are down");
         assert!(line(&[]).contains("out of reach"));

@@ -54,7 +54,7 @@ pub(crate) use outputs::Outputs;
 const CHUNK_EVENTS: usize = 4096;
 
 /// Interval in which the driver checks for a stop request while it waits for records that other consumers hold.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Consecutive events of a batch with their decisions.
 pub(crate) struct Chunk<'a, R, T> {
@@ -218,7 +218,7 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         if ended.is_refused() {
             self.outputs.discard();
         } else {
-            self.outputs.unjudged.say_held(&self.outputs.progress);
+            self.outputs.unjudged.print_held(&self.outputs.progress);
             self.outputs.unjudged.end(&self.outputs.progress);
         }
         self.saving.end(ended, |path| self.decider.save(path), || self.outputs.sync())
@@ -331,7 +331,7 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
 
     fn turn(&mut self, turn: Turn) -> anyhow::Result<()> {
         if turn == Turn::Open {
-            self.outputs.unjudged.say_held(&self.outputs.progress);
+            self.outputs.unjudged.print_held(&self.outputs.progress);
         }
         self.outputs.turn(turn)
     }
@@ -458,7 +458,7 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
     /// no such batch.
     fn awaits_retry(&self) -> bool {
         let Some(due) = self.decider.waiting().due.filter(|_| !self.stop.is_set()) else { return false };
-        thread::sleep(due.min(LOOK));
+        thread::sleep(due.min(POLL_INTERVAL));
         true
     }
 }

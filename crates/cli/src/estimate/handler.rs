@@ -55,7 +55,7 @@ impl Handler<FileOutput, Frequencies> for Estimates {
             let span = parsed.spans()[index];
             let Some(Estimate { value, epoch, .. }) = chunk.decisions[index - chunk.start] else {
                 // A record without an estimate is written among the selected records.
-                let fate = outputs.unjudged.doubted(Place { file: *file, line: span.line }, &outputs.progress)?;
+                let fate = outputs.unjudged.implausible(Place { file: *file, line: span.line }, &outputs.progress)?;
                 outputs.of_unjudged(fate).map_or(Ok(()), |output| output.record(block, span))?;
                 continue;
             };

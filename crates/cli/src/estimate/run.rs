@@ -36,7 +36,7 @@ pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
     let uses_stdout = output.writes_events_to_stdout() || output.writes_records_to_stdout();
     let mut prepared = Prepared::new(input, run, &[&output.out, &per_event], uses_stdout)?;
     let Setup { frequencies, parser, times } = Setup::new(args)?;
-    prepared.saving.will_save(frequencies.filter.bytes());
+    prepared.saving.set_filter_bytes(frequencies.filter.bytes());
     let handler = Estimates {
         counts: EstimateCounts::default(),
         leaders: Leaders::new(output.top, frequencies.filter.shape().rule.lambda()),

@@ -36,7 +36,7 @@ use crate::text::lines::folded;
 use crate::text::size::{ByteSize, Count, rate};
 
 /// Interval in which the nodes are asked whether their in-flight events have ended.
-const ASK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Number of intervals after which nodes whose in-flight events have not ended are named.
 const PATIENCE_ASKS: u32 = 50;
@@ -318,7 +318,7 @@ pub(super) async fn run(args: &AlterArgs, operator: &Operator, out: &mut dyn Wri
         print(&document, filter, out)?;
     }
     if !args.plan {
-        name_awaited(&map, &awaited_nodes);
+        print_awaited(&map, &awaited_nodes);
         document.opened = !args.no_wait && wait(operator, follower).await?;
     }
     if args.json {
@@ -374,7 +374,7 @@ fn stays_ms(filter: &FilterRecord) -> Option<u64> {
     }
 }
 
-fn name_awaited(map: &ClusterMap, nodes: &[u64]) {
+fn print_awaited(map: &ClusterMap, nodes: &[u64]) {
     let name =
         |number: &u64| map.nodes.get(&NodeId(*number)).map_or_else(|| number.to_string(), |node| node.name.clone());
     let names: Vec<String> = nodes.iter().map(name).collect();
@@ -394,7 +394,7 @@ async fn wait(operator: &Operator, follower: FilterId) -> anyhow::Result<bool> {
         let map = cluster::status::ask(operator).await?.map;
         let closed = map.former_of(follower).and_then(|(_, former)| former.line.closed.clone());
         match closed {
-            Some(closed) if !closed.has_ended() => sleep(ASK).await,
+            Some(closed) if !closed.has_ended() => sleep(POLL_INTERVAL).await,
             _ => return Ok(true),
         }
     }

@@ -98,7 +98,7 @@ pub struct InputArgs {
     pub normalize: Option<KeyNormalization>,
     /// Result of looking at the first bytes of the first file.
     #[arg(skip)]
-    looked: Looked,
+    looked: Examined,
 }
 
 /// Format that a flag names.
@@ -132,13 +132,13 @@ pub enum RaggedArg {
 
 /// Result of looking at the first bytes of the first file.
 #[derive(Default)]
-struct Looked {
+struct Examined {
     detected: OnceLock<Detected>,
     /// The opened file. The reader of records continues with this file, so no byte is read twice from a stream.
     opened: Mutex<Option<Opened>>,
 }
 
-impl fmt::Debug for Looked {
+impl fmt::Debug for Examined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.detected.fmt(f)
     }
@@ -364,7 +364,7 @@ impl InputArgs {
     /// Returns an error if the flags do not fit the format.
     pub fn parser(&self, times: Option<Times>, secret: FilterSecret) -> anyhow::Result<RecordParser> {
         let config = self.parser_config(times == Some(Times::Record));
-        Ok(RecordParser::new(config, secret).map_err(|error| UsageError(self.with_doubt(&error)))?)
+        Ok(RecordParser::new(config, secret).map_err(|error| UsageError(self.with_format_doubt(&error)))?)
     }
 
     /// Returns the byte that ends a record.
@@ -413,7 +413,7 @@ impl InputArgs {
 
     /// Returns the message of a parser error. If no flag names the format and the input did not show it clearly, the
     /// message says so too.
-    fn with_doubt(&self, error: &ConfigError) -> String {
+    fn with_format_doubt(&self, error: &ConfigError) -> String {
         let doubt = self.looked.detected.get().and_then(|detected| detected.doubt());
         match doubt.filter(|_| self.format == FormatArg::Auto) {
             Some(doubt) => format!("{error} (records are read as lines, as {doubt}: name their format by --format)"),

@@ -23,7 +23,7 @@ use crate::exit::UsageError;
 /// normal operation.
 const STEP_MAX_MS: i128 = 1_000;
 /// Time that a larger jump must last before it is followed.
-const LASTING: Duration = Duration::from_secs(600);
+const JUMP_DURATION_MIN: Duration = Duration::from_secs(600);
 /// Maximum amount in milliseconds by which the clock of the run can be set back. If the time of day is set back by a
 /// larger amount, the clock of the run does not follow. The amount is limited because windows do not end until the
 /// clock has reached its earlier value again.
@@ -55,7 +55,7 @@ impl Arrivals {
             _ => Some(steady),
         };
         self.doubted = since.map(|since| (seen_ms, since));
-        let has_lasted = since.is_none_or(|since| steady.saturating_sub(since) >= LASTING);
+        let has_lasted = since.is_none_or(|since| steady.saturating_sub(since) >= JUMP_DURATION_MIN);
         if has_lasted && ahead_ms - seen_ms <= BACK_MAX_MS {
             self.ahead_ms = Some(seen_ms);
             self.doubted = None;

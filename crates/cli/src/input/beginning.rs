@@ -28,19 +28,19 @@ pub(super) fn check(file: File, path: &Path, record_end: u8) -> anyhow::Result<(
 /// Returns an error if the input is not text.
 pub(super) fn refused(error: &io::Error, path: &Path) -> anyhow::Result<()> {
     let Some(refused) = Refused::of(error) else { return Ok(()) };
-    Err(UsageError(format!("{}: {}", super::name(path), words(refused, path))).into())
+    Err(UsageError(format!("{}: {}", super::name(path), message(refused, path))).into())
 }
 
 /// Returns the error of reading `path`. If the input was rejected as not being text, this is a usage error with the
 /// command that may help.
 pub(super) fn explained(error: io::Error, path: &Path) -> anyhow::Error {
     match Refused::of(&error) {
-        Some(refused) => UsageError(words(refused, path)).into(),
+        Some(refused) => UsageError(message(refused, path)).into(),
         None => error.into(),
     }
 }
 
-fn words(refused: Refused, path: &Path) -> String {
+fn message(refused: Refused, path: &Path) -> String {
     let advice = refused.advice(&path.to_string_lossy());
     let advice = if advice.starts_with('`') { format!("use {advice}") } else { advice };
     format!("cannot read records: {refused}; {advice}")

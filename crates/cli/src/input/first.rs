@@ -11,7 +11,7 @@ use firstseen_records::{Decompressed, TextInput};
 use super::{beginning, is_stdin, stdin_file_bytes};
 
 /// Number of bytes that are examined at the beginning.
-const LOOK_BYTES: usize = 64 << 10;
+const EXAMINED_BYTES: usize = 64 << 10;
 
 /// An open input. If its first bytes were already examined, reading returns them again.
 pub(crate) struct Opened {
@@ -44,15 +44,15 @@ impl Opened {
     /// Returns an error if the bytes are not text.
     pub(crate) fn look(&mut self, path: &Path) -> anyhow::Result<()> {
         let is_file = if is_stdin(path) { stdin_file_bytes().is_some() } else { path.is_file() };
-        self.first.resize(LOOK_BYTES, 0);
+        self.first.resize(EXAMINED_BYTES, 0);
         let mut filled = 0;
-        while filled < LOOK_BYTES {
+        while filled < EXAMINED_BYTES {
             match self.input.read(&mut self.first[filled..]) {
                 Ok(0) => {
                     self.is_at_end = true;
                     break;
                 }
-                Ok(bytes) => filled += bytes.min(LOOK_BYTES - filled),
+                Ok(bytes) => filled += bytes.min(EXAMINED_BYTES - filled),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
                     self.failure = Some(error);

@@ -16,11 +16,11 @@ use super::arrivals::Arrivals;
 use super::{Batch, Input, Times, present_ms};
 
 /// Maximum time to wait for the next records of a stream, if these records may confirm the time of an earlier record.
-const STREAM_DOUBT: Duration = Duration::from_millis(100);
+const STREAM_CONFIRM_WAIT: Duration = Duration::from_millis(100);
 /// Maximum time to wait for the next records of a file if these records may confirm the time of an earlier record.
 /// Reading a file usually takes far less time. If a disk hangs for longer, the records that were already decided are
 /// written without further waiting.
-const FILE_DOUBT: Duration = Duration::from_secs(60);
+const FILE_CONFIRM_WAIT: Duration = Duration::from_secs(60);
 
 /// Maximum number of parsed batches that wait for the filter.
 const BATCHES_AHEAD: usize = 4;
@@ -53,7 +53,7 @@ impl<R: Records> Queue<R> {
         let is_stream = input.is_stream();
         let (sender, messages) = sync_channel(BATCHES_AHEAD);
         let (spent, reusable) = sync_channel(BATCHES_AHEAD + 2);
-        read_apart(sender.clone(), move |sender| read_all(input, times, sender, &reusable));
+        spawn_reader(sender.clone(), move |sender| read_all(input, times, sender, &reusable));
         Self { messages, sender, spent, is_stream, first: Cell::new(None) }
     }
 
@@ -78,7 +78,7 @@ impl<R: Records> Queue<R> {
     /// the wait is short, because the next record may never arrive. For a file, the next records always arrive. The
     /// wait is therefore long, so that a slow machine gives the same verdicts as a fast one.
     pub(crate) fn doubt(&self) -> Duration {
-        if self.is_stream { STREAM_DOUBT } else { FILE_DOUBT }
+        if self.is_stream { STREAM_CONFIRM_WAIT } else { FILE_CONFIRM_WAIT }
     }
 
     /// Waits for the next message from the reading thread, in two steps. The first step lasts for at most `patience`.
@@ -129,7 +129,7 @@ impl<R: Records> Queue<R> {
 }
 
 /// Runs `read` on a separate thread. The last message of the thread is the result of `read`.
-fn read_apart<R: Records>(
+fn spawn_reader<R: Records>(
     sender: SyncSender<Message<R>>,
     read: impl FnOnce(&SyncSender<Message<R>>) -> anyhow::Result<()> + Send + 'static,
 ) {
@@ -182,7 +182,7 @@ mod tests {
         let (spent, _reusable) = sync_channel(1);
         let queue: Queue<Block> =
             Queue { messages, sender: sender.clone(), spent, is_stream: true, first: Cell::new(None) };
-        read_apart(sender, |_| panic!("on purpose"));
+        spawn_reader(sender, |_| panic!("on purpose"));
         let message = queue.next(Duration::ZERO, || Ok(Some(Duration::from_secs(60)))).expect("no wait fails");
         let Message::End(Err(error)) = message else { panic!("no end") };
         assert!(error.to_string().contains("fault of firstseen"), "{error}");

@@ -87,7 +87,7 @@ impl TextFiles {
             return Ok(false);
         }
         let parse = self.parser.parse(block, parsed);
-        parse.map_err(|error| unfit(&error, block.bytes(), self.format, self.block_options.separator))?;
+        parse.map_err(|error| unsuitable_error(&error, block.bytes(), self.format, self.block_options.separator))?;
         if self.beginning.is_empty() && parsed.is_empty() {
             self.beginning.extend_from_slice(&block.bytes()[..block.bytes().len().min(BEGINNING_BYTES_MAX)]);
         }
@@ -117,7 +117,7 @@ impl Input for TextFiles {
             if !self.open_next()? {
                 let finished = self.parser.finish();
                 let separator = self.block_options.separator;
-                finished.map_err(|error| unfit(&error, &self.beginning, self.format, separator))?;
+                finished.map_err(|error| unsuitable_error(&error, &self.beginning, self.format, separator))?;
                 return Ok(false);
             }
         }
@@ -125,7 +125,7 @@ impl Input for TextFiles {
 }
 
 /// Returns an error about an input that does not fit the flags, with a hint about what the input looks like.
-fn unfit(error: &ConfigError, beginning: &[u8], format: RecordFormat, separator: u8) -> UsageError {
+fn unsuitable_error(error: &ConfigError, beginning: &[u8], format: RecordFormat, separator: u8) -> UsageError {
     match hint(beginning, format, Some(separator)) {
         Some(hint) => UsageError(format!("{error}; {hint}")),
         None => UsageError(error.to_string()),

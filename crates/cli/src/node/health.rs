@@ -13,7 +13,7 @@ use super::config_file::NodeFile;
 use crate::exit::{FAILED, UsageError};
 
 /// Time limit for each step of a request.
-const PATIENCE: Duration = Duration::from_secs(3);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 /// Maximum size of an answer in bytes: a status line, some headers and a sentence.
 pub const ANSWER_BYTES_MAX: u64 = 16 << 10;
 
@@ -52,9 +52,9 @@ pub fn not_ready(address: &str) -> anyhow::Result<Option<String>> {
 pub fn get(address: &str, path: &str, bytes_max: u64) -> anyhow::Result<String> {
     let mut addresses = address.to_socket_addrs()?;
     let Some(found) = addresses.next() else { bail!("`{address}` names no address") };
-    let mut stream = TcpStream::connect_timeout(&found, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut stream = TcpStream::connect_timeout(&found, REQUEST_TIMEOUT)?;
+    stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
+    stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes())?;
     let mut answer = Vec::new();
     stream.take(bytes_max).read_to_end(&mut answer)?;

@@ -207,7 +207,7 @@ impl FileOutput {
                 path.display()
             )));
         }
-        let (file, is_new) = made_or_opened(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let (file, is_new) = create_or_open(path).with_context(|| format!("cannot write {}", path.display()))?;
         let sink = Sink::new(file).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { earlier, is_new, ..Self::to(Some(sink), Some(path.to_owned())) })
     }
@@ -389,7 +389,7 @@ fn place_of(path: Option<&Path>) -> String {
 }
 
 /// Opens the file at `path` for appending. Also returns whether the file was created by this call.
-fn made_or_opened(path: &Path) -> io::Result<(File, bool)> {
+fn create_or_open(path: &Path) -> io::Result<(File, bool)> {
     match OpenOptions::new().append(true).create_new(true).open(path) {
         Ok(file) => Ok((file, true)),
         // The path may also be a link to a file that does not exist yet.

@@ -42,7 +42,7 @@ impl Sink {
             self.flush()?;
         }
         if piece.len() >= BUFFER_BYTES {
-            return self.hand_on(piece);
+            return self.write_through(piece);
         }
         self.waiting.extend_from_slice(piece);
         Ok(())
@@ -54,13 +54,13 @@ impl Sink {
     /// Returns an error if the bytes cannot be written.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         let mut pieces = mem::take(&mut self.waiting);
-        let written = self.hand_on(&pieces);
+        let written = self.write_through(&pieces);
         pieces.clear();
         self.waiting = pieces;
         written
     }
 
-    fn hand_on(&mut self, pieces: &[u8]) -> io::Result<()> {
+    fn write_through(&mut self, pieces: &[u8]) -> io::Result<()> {
         if pieces.is_empty() {
             return Ok(());
         }

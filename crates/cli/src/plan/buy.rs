@@ -10,7 +10,7 @@ use super::nodes::{Spread, SpreadError};
 const GIB: u64 = 1 << 30;
 /// Memory in bytes that a node needs in addition to its cells. It covers the table of replies that recognises retries,
 /// the in-flight events, the process itself, and the operating system.
-const BESIDE_CELLS_BYTES: u64 = 2 * GIB;
+const NON_CELL_BYTES: u64 = 2 * GIB;
 /// Smallest value that a node accepts for `memory_max_bytes`.
 const MEMORY_MIN_BYTES: u64 = 1 << 20;
 /// Upper limit for the number of cores, which no machine reaches.
@@ -64,7 +64,7 @@ pub(super) struct Peak {
 
 impl Machines {
     /// Returns whether machines of this size are on the market.
-    pub(super) fn can_be_had(&self) -> bool {
+    pub(super) fn is_available(&self) -> bool {
         self.cores <= CORES_MAX
     }
 
@@ -111,7 +111,7 @@ impl Machines {
             machines: nodes,
             copies,
             cells_bytes,
-            memory_bytes: sold(cells_bytes.saturating_add(BESIDE_CELLS_BYTES)),
+            memory_bytes: market_bytes(cells_bytes.saturating_add(NON_CELL_BYTES)),
             disk_bytes: DISK_BYTES,
             durable_disk_bytes: DISK_BYTES.saturating_add(cells_bytes.saturating_mul(JOURNAL_TIMES)),
             // One core is added for everything else.
@@ -130,7 +130,7 @@ fn window_ms(window: &Window) -> Option<u64> {
 }
 
 /// Returns the smallest memory size on the market that holds `bytes` bytes.
-fn sold(bytes: u64) -> u64 {
+fn market_bytes(bytes: u64) -> u64 {
     let wanted_gib = bytes.div_ceil(GIB);
     let last = SIZES_GIB.last().copied().unwrap_or(1);
     let size = SIZES_GIB.iter().copied().find(|size| *size >= wanted_gib);
@@ -152,7 +152,7 @@ mod tests {
         let day = spec(Kind::Timing, "24h", 1_000_000_000);
         let [alone, copied] = [0, 1].map(|copies| Machines::choices(&day, Some(8), copies).unwrap().remove(0));
         assert_eq!((2 * alone.cells_bytes, alone.machines), (copied.cells_bytes, 8));
-        assert!(copied.memory_bytes >= copied.cells_bytes + BESIDE_CELLS_BYTES);
+        assert!(copied.memory_bytes >= copied.cells_bytes + NON_CELL_BYTES);
         assert!(copied.durable_disk_bytes > 10 * copied.cells_bytes);
         let few = alone.peak.unwrap();
         let many = copied.peak.unwrap();
@@ -172,9 +172,9 @@ mod tests {
         assert_eq!(machines(Kind::Cuckoo, "50000events"), [(1, 0)]);
         assert_eq!(machines(Kind::Stable, "unbounded"), [(1, 0)]);
         let busy = Machines::choices(&spec(Kind::Generations, "1s", 10_000_000), Some(1), 0).unwrap();
-        assert!(busy[0].cores > 10 && busy[0].can_be_had(), "{busy:?}");
+        assert!(busy[0].cores > 10 && busy[0].is_available(), "{busy:?}");
         let wild = Machines::choices(&spec(Kind::Generations, "1ms", 1_000_000_000), None, 0).unwrap();
-        assert!(!wild.iter().any(Machines::can_be_had), "{wild:?}");
+        assert!(!wild.iter().any(Machines::is_available), "{wild:?}");
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn memory_is_a_size_that_is_sold() {
-        assert_eq!([1, 5 * GIB, 8 * GIB, 8 * GIB + 1].map(|bytes| sold(bytes) / GIB), [4, 8, 8, 16]);
-        assert_eq!((sold(769 * GIB) / GIB, sold(u64::MAX) > 768 * GIB), (1536, true));
+        assert_eq!([1, 5 * GIB, 8 * GIB, 8 * GIB + 1].map(|bytes| market_bytes(bytes) / GIB), [4, 8, 8, 16]);
+        assert_eq!((market_bytes(769 * GIB) / GIB, market_bytes(u64::MAX) > 768 * GIB), (1536, true));
     }
 }

@@ -32,21 +32,21 @@ impl FromStr for EventRate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (events, period) = text.split_once('/').ok_or_else(|| not_a_load(text))?;
-        let Count(events) = events.trim().parse().map_err(|_| not_a_load(text))?;
+        let (events, period) = text.split_once('/').ok_or_else(|| invalid_rate(text))?;
+        let Count(events) = events.trim().parse().map_err(|_| invalid_rate(text))?;
         let period_ms = match period.trim().to_ascii_lowercase().as_str() {
             "s" | "sec" | "second" => 1_000,
             "m" | "min" | "minute" => 60_000,
             "h" | "hour" => 3_600_000,
             "d" | "day" => 86_400_000,
             "w" | "week" => 604_800_000,
-            _ => return Err(not_a_load(text)),
+            _ => return Err(invalid_rate(text)),
         };
         Ok(Self { events, period_ms })
     }
 }
 
-fn not_a_load(text: &str) -> String {
+fn invalid_rate(text: &str) -> String {
     format!("`{text}` is not a load: write events and a time, such as 1G/day, 20M/h or 5000/s")
 }
 

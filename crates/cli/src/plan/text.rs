@@ -41,13 +41,13 @@ pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
         spread_over_nodes(spread, out)?;
     }
     match &plan.create {
-        Some(command) => last_words(command, plan, out),
+        Some(command) => write_final_command(command, plan, out),
         None => Ok(()),
     }
 }
 
 /// Writes the command at the end of the plan, which users can paste into a shell.
-fn last_words(command: &str, plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+fn write_final_command(command: &str, plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     match (&plan.recommended, plan.buy.first()) {
         (Some(_), Some(first)) => {
@@ -56,11 +56,11 @@ fn last_words(command: &str, plan: &Plan, out: &mut dyn Write) -> io::Result<()>
         _ => writeln!(out, "  Made by this (--cluster names any of the nodes):")?,
     }
     writeln!(out)?;
-    pasted(command, out)
+    write_wrapped_command(command, out)
 }
 
 /// Writes a command with as many flags per line as fit, and with backslashes that join the lines.
-fn pasted(command: &str, out: &mut dyn Write) -> io::Result<()> {
+fn write_wrapped_command(command: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut flags = command.split(" --");
     let mut line = flags.next().unwrap_or_default().to_owned();
     for flag in flags {

@@ -47,7 +47,7 @@ impl Checkpoints {
     }
 
     /// Sets the size of the filter, in bytes. A large filter delays the first save.
-    pub(crate) fn will_save(&mut self, filter_bytes: u64) {
+    pub(crate) fn set_filter_bytes(&mut self, filter_bytes: u64) {
         let takes = Duration::from_millis(filter_bytes.saturating_mul(1000) / SAVED_BYTES_PER_S);
         self.young = FIRST.max(takes.saturating_mul(REST_SAVES));
     }
@@ -104,7 +104,7 @@ mod tests {
     fn a_state_is_saved_every_minute_and_every_gigabyte() {
         let start = Instant::now();
         let mut checkpoints = Checkpoints::new(Some(MINUTE), start);
-        checkpoints.will_save(u64::MAX);
+        checkpoints.set_filter_bytes(u64::MAX);
         assert!(!checkpoints.is_due(start + 2 * MINUTE, 0), "nothing was answered");
         assert_eq!(checkpoints.wait(start), None);
         checkpoints.has_answered();
@@ -133,7 +133,7 @@ mod tests {
     fn a_failed_save_is_tried_again_though_no_record_comes() {
         let start = Instant::now();
         let mut checkpoints = Checkpoints::new(Some(MINUTE), start);
-        checkpoints.will_save(u64::MAX);
+        checkpoints.set_filter_bytes(u64::MAX);
         checkpoints.has_answered();
         assert!(checkpoints.is_due(start + MINUTE, 0));
         checkpoints.tried(start + MINUTE, start + MINUTE, 0, false);
@@ -153,7 +153,7 @@ mod tests {
         for (mebibytes, first) in [(0, 1), (1, 1), (10, 1), (100, 10), (500, 50), (600, 60), (1 << 20, 60)] {
             let (first, moment) = (Duration::from_secs(first), Duration::from_millis(1));
             let mut checkpoints = Checkpoints::new(Some(MINUTE), start);
-            checkpoints.will_save(mebibytes << 20);
+            checkpoints.set_filter_bytes(mebibytes << 20);
             checkpoints.has_answered();
             assert!(!checkpoints.is_due(start + first - moment, 0), "{mebibytes} MiB");
             assert!(checkpoints.is_due(start + first, 0), "{mebibytes} MiB");

@@ -41,8 +41,8 @@ impl Lock {
             // Some network file systems cannot lock files. On such a system, two runs are not prevented from using the
             // same state.
             if let Err(TryLockError::WouldBlock) = file.try_lock() {
-                let way_out = "wait for its end, or name another file with --state";
-                bail!(UsageError(format!("{}: another run keeps this state: {way_out}", state.display())));
+                let remedy = "wait for its end, or name another file with --state";
+                bail!(UsageError(format!("{}: another run keeps this state: {remedy}", state.display())));
             }
             // Another run may have ended, and removed the lock file, after this process opened the file and before it
             // locked it. The locked file then has no name any more, and the lock protects nothing.

@@ -42,8 +42,8 @@ impl Saving {
     }
 
     /// Sets the size of the filter to be saved, in bytes.
-    pub(crate) fn will_save(&mut self, filter_bytes: u64) {
-        self.checkpoints.will_save(filter_bytes);
+    pub(crate) fn set_filter_bytes(&mut self, filter_bytes: u64) {
+        self.checkpoints.set_filter_bytes(filter_bytes);
     }
 
     /// Notes that records were answered, so that there is something new to save.

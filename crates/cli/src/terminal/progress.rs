@@ -51,7 +51,7 @@ impl Progress {
 
 /// Prints a line from code that has no access to the bar. The line overwrites the bar, which is drawn again below it.
 #[cfg(feature = "full")]
-pub(crate) fn tell_over(line: &str) {
+pub(crate) fn print_above_bar(line: &str) {
     let clears = if std::io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
     notice!("{clears}{line}");
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The stop flag of the process, which its single signal handler sets.
-static LISTENS: OnceLock<Stop> = OnceLock::new();
+static STOP_FLAG: OnceLock<Stop> = OnceLock::new();
 
 /// Flag that is set once the user or the system asks the run to end.
 #[derive(Clone, Default)]
@@ -25,13 +25,13 @@ impl Stop {
             }
             wake();
         })?;
-        Ok(LISTENS.get_or_init(|| stop).clone())
+        Ok(STOP_FLAG.get_or_init(|| stop).clone())
     }
 
     /// Returns whether the process was asked to stop, for code that has no access to the handler.
     #[cfg(feature = "full")]
-    pub(crate) fn is_wished() -> bool {
-        LISTENS.get().is_some_and(Self::is_set)
+    pub(crate) fn is_requested() -> bool {
+        STOP_FLAG.get().is_some_and(Self::is_set)
     }
 
     /// Returns whether the run was asked to stop.

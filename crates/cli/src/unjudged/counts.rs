@@ -100,7 +100,7 @@ impl Unjudged {
     ///
     /// # Errors
     /// Returns an error with `--unjudged fail`.
-    pub(crate) fn doubted(&mut self, place: Place, progress: &Progress) -> anyhow::Result<Disposition> {
+    pub(crate) fn implausible(&mut self, place: Place, progress: &Progress) -> anyhow::Result<Disposition> {
         let details = "its time is more than --future-max ahead of the others, which do not confirm it";
         self.unread += 1;
         let fate = self.count(UnjudgedReason::Future, place, details, self.aside(), progress)?;
@@ -143,13 +143,16 @@ impl Unjudged {
             return Err(UsageError(text).into());
         }
         if self.named.insert(reason) {
-            self.say(format!("firstseen: {place}: {}: {details} ({name}); {cure}", self.words(fate)), progress);
+            self.print_or_hold(
+                format!("firstseen: {place}: {}: {details} ({name}); {cure}", self.words(fate)),
+                progress,
+            );
         }
         Ok(fate)
     }
 
     /// Prints a message about records as soon as it is known that the run writes something.
-    pub(crate) fn say(&mut self, line: String, progress: &Progress) {
+    pub(crate) fn print_or_hold(&mut self, line: String, progress: &Progress) {
         match &mut self.held_lines {
             Some(lines) => lines.push(line),
             None => progress.note(&line),
@@ -157,7 +160,7 @@ impl Unjudged {
     }
 
     /// Prints the messages that were held back, because the run now writes its outputs.
-    pub(crate) fn say_held(&mut self, progress: &Progress) {
+    pub(crate) fn print_held(&mut self, progress: &Progress) {
         for line in self.held_lines.take().into_iter().flatten() {
             progress.note(&line);
         }
@@ -174,7 +177,7 @@ impl Unjudged {
                 reason.name(),
                 reason.cure()
             );
-            self.say(line, progress);
+            self.print_or_hold(line, progress);
         }
     }
 

@@ -24,9 +24,9 @@ use crate::text::numbers::grouped;
 /// Maximum amount of input that is held back while no record is judged. The rest of a batch may exceed it.
 const HELD_BYTES: usize = 1 << 20;
 /// Maximum time that the output of a stream is held back, measured from its first record.
-const HELD_FOR: Duration = Duration::from_secs(1);
+const OUTPUT_DELAY_MAX: Duration = Duration::from_secs(1);
 /// Amount of input that is kept in order to describe what the input looks like.
-const LOOK_BYTES: usize = 64 << 10;
+const EXAMINED_BYTES: usize = 64 << 10;
 
 /// What the run must do with its outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Gate {
         self.held_bytes = self.held_bytes.saturating_add(batch.block.size_bytes());
         if self.beginning.is_empty() {
             let text = batch.block.text();
-            self.beginning.extend_from_slice(&text[..text.len().min(LOOK_BYTES)]);
+            self.beginning.extend_from_slice(&text[..text.len().min(EXAMINED_BYTES)]);
         }
         self.lacking.clone_from(&batch.lacking);
     }
@@ -134,7 +134,7 @@ impl Gate {
     /// Returns how long the input may pause until the gate must decide.
     pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
         let since = self.since.filter(|_| self.is_stream && !self.is_open)?;
-        Some(HELD_FOR.saturating_sub(now.saturating_duration_since(since)))
+        Some(OUTPUT_DELAY_MAX.saturating_sub(now.saturating_duration_since(since)))
     }
 
     fn refusal(&self, unjudged: &Unjudged) -> anyhow::Error {
@@ -187,7 +187,7 @@ mod tests {
             let mut gate = closed(is_stream, now);
             assert_eq!(gate.decide(false, &unjudged(3), now).expect("too early"), Turn::Stay);
             assert_eq!(gate.decide(true, &unjudged(3), now).expect("judged"), Turn::Open);
-            assert_eq!(gate.decide(false, &unjudged(3), now + HELD_FOR).expect("open"), Turn::Stay);
+            assert_eq!(gate.decide(false, &unjudged(3), now + OUTPUT_DELAY_MAX).expect("open"), Turn::Stay);
             assert_eq!((gate.is_open(), gate.wait(now)), (true, None));
         }
     }
@@ -196,13 +196,14 @@ mod tests {
     fn a_stream_has_a_second_and_a_file_has_not() {
         let now = Instant::now();
         let mut stream = closed(true, now);
-        assert_eq!(stream.wait(now + HELD_FOR / 4), Some(3 * HELD_FOR / 4));
-        assert_eq!(stream.decide(false, &unjudged(1), now + HELD_FOR / 2).expect("too early"), Turn::Stay);
-        let error = stream.decide(false, &unjudged(2), now + HELD_FOR).expect_err("nothing is judged").to_string();
+        assert_eq!(stream.wait(now + OUTPUT_DELAY_MAX / 4), Some(3 * OUTPUT_DELAY_MAX / 4));
+        assert_eq!(stream.decide(false, &unjudged(1), now + OUTPUT_DELAY_MAX / 2).expect("too early"), Turn::Stay);
+        let error =
+            stream.decide(false, &unjudged(2), now + OUTPUT_DELAY_MAX).expect_err("nothing is judged").to_string();
         assert!(error.contains("none of the first 2 records") && error.contains("log:1: "), "{error}");
         let mut file = closed(false, now);
         assert_eq!(file.wait(now), None);
-        assert_eq!(file.decide(false, &unjudged(1), now + 60 * HELD_FOR).expect("a slow disk"), Turn::Stay);
+        assert_eq!(file.decide(false, &unjudged(1), now + 60 * OUTPUT_DELAY_MAX).expect("a slow disk"), Turn::Stay);
         file.end(true, &unjudged(1)).expect_err("all of it was read");
         assert_eq!(file.end(false, &unjudged(1)).expect("a signal"), Turn::Open);
     }
@@ -212,11 +213,11 @@ mod tests {
     fn what_is_no_record_is_released() {
         let now = Instant::now();
         let mut gate = closed(true, now);
-        assert_eq!(gate.decide(false, &unjudged(0), now + HELD_FOR).expect("no record"), Turn::Release);
-        assert_eq!(gate.wait(now + HELD_FOR), None, "nothing is held back");
-        gate.saw(&Batch::<Block>::default(), now + 5 * HELD_FOR);
-        assert_eq!(gate.decide(false, &unjudged(1), now + 5 * HELD_FOR).expect("too early"), Turn::Stay);
-        gate.decide(false, &unjudged(1), now + 6 * HELD_FOR).expect_err("nothing is judged");
+        assert_eq!(gate.decide(false, &unjudged(0), now + OUTPUT_DELAY_MAX).expect("no record"), Turn::Release);
+        assert_eq!(gate.wait(now + OUTPUT_DELAY_MAX), None, "nothing is held back");
+        gate.saw(&Batch::<Block>::default(), now + 5 * OUTPUT_DELAY_MAX);
+        assert_eq!(gate.decide(false, &unjudged(1), now + 5 * OUTPUT_DELAY_MAX).expect("too early"), Turn::Stay);
+        gate.decide(false, &unjudged(1), now + 6 * OUTPUT_DELAY_MAX).expect_err("nothing is judged");
         assert_eq!(closed(true, now).end(true, &unjudged(0)).expect("no record"), Turn::Open);
     }
 }

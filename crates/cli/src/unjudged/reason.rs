@@ -75,7 +75,7 @@ impl UnjudgedReason {
     /// Returns what the user can do about this reason.
     pub fn cure(self) -> &'static str {
         match self {
-            Self::Unread(kind) => unread_cure(kind),
+            Self::Unread(kind) => unread_remedy(kind),
             Self::Future => {
                 "correct the clock that stamped it, name the zone of its time with --tz, or accept it with a greater --future-max"
             }
@@ -87,7 +87,7 @@ impl UnjudgedReason {
             Self::Full => {
                 "give the filter more room with --capacity or --growth, in a cluster with `firstseen filter alter --capacity`"
             }
-            Self::Cluster(reason) => cluster_cure(reason),
+            Self::Cluster(reason) => cluster_remedy(reason),
         }
     }
 
@@ -119,7 +119,7 @@ fn unread_meaning(kind: RejectKind) -> &'static str {
     }
 }
 
-fn unread_cure(kind: RejectKind) -> &'static str {
+fn unread_remedy(kind: RejectKind) -> &'static str {
     match kind {
         RejectKind::Blank => "nothing: such a line is no record",
         RejectKind::RepeatedName => "write each name once in a record, or name another field with --key",
@@ -161,7 +161,7 @@ fn cluster_meaning(reason: Reason) -> &'static str {
     }
 }
 
-fn cluster_cure(reason: Reason) -> &'static str {
+fn cluster_remedy(reason: Reason) -> &'static str {
     match reason {
         Reason::Full | Reason::Late | Reason::Future => UnjudgedReason::from(reason).cure(),
         Reason::Overloaded => "run fewer producers at once, or add nodes",

@@ -19,7 +19,7 @@ use crate::text::style::Look;
 
 /// How long nodes may take to end. This is longer than the time after which they are killed.
 const END: Duration = Duration::from_secs(20);
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// File in the folder that receives the output of the background process.
 const LOG: &str = "up.log";
 
@@ -86,7 +86,7 @@ pub(super) fn end(path: &Path, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
         if begun.elapsed() > END {
             bail!("process {process}, which runs the cluster in {shown}, does not end: kill -9 {process}");
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     writeln!(out, "the cluster in {shown} has ended")?;
     Ok(ExitCode::SUCCESS)

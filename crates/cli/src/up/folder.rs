@@ -173,7 +173,7 @@ impl Folder {
     pub fn open(path: &Path, asked: Asked) -> anyhow::Result<Self> {
         let shown = path.display();
         asked.check()?;
-        check_ours(path)?;
+        check_usable(path)?;
         if !path.join(DESCRIPTION).exists() {
             asked.check_free()?;
         }
@@ -435,7 +435,7 @@ pub(crate) fn first_http(path: &Path) -> Option<String> {
 }
 
 /// Checks that a folder is missing, is empty, or was created by this command.
-fn check_ours(path: &Path) -> anyhow::Result<()> {
+fn check_usable(path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
     let mut entries = match fs::read_dir(path) {
         Ok(entries) => entries,

@@ -36,7 +36,7 @@ const NODES_MAX: i64 = 64;
 /// Default folder of the cluster.
 pub(crate) const DATA: &str = "firstseen-data";
 /// Interval in which this command checks whether a node has ended.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum time to wait until the nodes of a local cluster accept events. After [`READY_TELL`], the command prints the
 /// reason for the wait. A node can need some time after its start. For example, a single node that was down for more
 /// than a minute must first find out whether its clock was changed while it was down.
@@ -147,7 +147,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
         // The nodes end together with the thread that starts them, so they must be started by this thread.
         let mut processes = Processes::start(&folder)?;
         let lived = live(args, &folder, &mut processes, &mut signals).await;
-        notice!("ending {} nodes; a second signal does not wait for them", processes.living());
+        notice!("ending {} nodes; a second signal does not wait for them", processes.running_count());
         tokio::select! {
             () = processes.end() => lived,
             _ = signals.next() => {
@@ -198,7 +198,7 @@ async fn live(
             ended = first_end(processes) => notice!("firstseen: {ended}"),
             asked = restart::asked(folder.path()) => restart::carry_out(&any, folder, processes, &asked).await,
         }
-        if processes.living() == 0 {
+        if processes.running_count() == 0 {
             notice!("firstseen: no node is left");
             return Ok(ExitCode::from(FAILED));
         }
@@ -222,7 +222,7 @@ async fn all_ready(folder: &Folder) {
             if begun.elapsed() > READY_MAX {
                 return;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
@@ -233,7 +233,7 @@ async fn first_end(processes: &mut Processes) -> String {
         if let Some(ended) = processes.ended() {
             return ended;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

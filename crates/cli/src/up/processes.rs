@@ -94,7 +94,7 @@ impl Processes {
         let process = self.0.get_mut(index).context("no such node")?;
         while process.look().is_none() && !process.has_ended {
             anyhow::ensure!(begun.elapsed() < patience, "{} does not end", process.name);
-            std::thread::sleep(super::LOOK);
+            std::thread::sleep(super::POLL_INTERVAL);
         }
         Ok(())
     }
@@ -105,20 +105,20 @@ impl Processes {
     /// Returns an error if the process cannot be started.
     pub(crate) async fn restart_one(&mut self, folder: &Folder, index: usize) -> anyhow::Result<()> {
         let deadline = tokio::time::Instant::now() + END;
-        if self.lives(index) {
+        if self.is_running(index) {
             self.signal_one(index, Signal::SIGTERM)?;
         }
-        while self.lives(index) && tokio::time::Instant::now() < deadline {
-            tokio::time::sleep(super::LOOK).await;
+        while self.is_running(index) && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(super::POLL_INTERVAL).await;
         }
-        if self.lives(index) {
+        if self.is_running(index) {
             self.kill_one(index)?;
         }
         self.start_one(folder, index)
     }
 
     /// Returns whether a process still runs.
-    pub(super) fn lives(&mut self, index: usize) -> bool {
+    pub(super) fn is_running(&mut self, index: usize) -> bool {
         self.0.get_mut(index).is_some_and(|process| process.look().is_none() && !process.has_ended)
     }
 
@@ -138,21 +138,21 @@ impl Processes {
     }
 
     /// Returns the number of processes that still run.
-    pub(crate) fn living(&self) -> usize {
+    pub(crate) fn running_count(&self) -> usize {
         self.0.iter().filter(|process| !process.has_ended).count()
     }
 
     /// Returns a description of a process that has ended since the last call.
     pub(crate) fn ended(&mut self) -> Option<String> {
-        self.0.iter_mut().find_map(|process| process.look().map(|status| process.last_words(status)))
+        self.0.iter_mut().find_map(|process| process.look().map(|status| process.last_log_lines(status)))
     }
 
     /// Sends SIGTERM to all processes and waits. Processes that do not end in time are killed.
     pub(crate) async fn end(&mut self) {
         self.signal(Signal::SIGTERM);
         let deadline = tokio::time::Instant::now() + END;
-        while self.living() > 0 && tokio::time::Instant::now() < deadline {
-            tokio::time::sleep(super::LOOK).await;
+        while self.running_count() > 0 && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(super::POLL_INTERVAL).await;
             self.0.iter_mut().for_each(|process| _ = process.look());
         }
         self.kill();
@@ -208,7 +208,7 @@ impl Process {
         status
     }
 
-    fn last_words(&self, status: ExitStatus) -> String {
+    fn last_log_lines(&self, status: ExitStatus) -> String {
         let how = match (status.code(), status.signal()) {
             (Some(code), _) => format!("exit code {code}"),
             (None, Some(signal)) => format!("signal {signal}"),

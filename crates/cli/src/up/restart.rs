@@ -18,7 +18,7 @@ use anyhow::{Context, bail};
 
 use super::folder::{Folder, running};
 use super::processes::Processes;
-use super::{LOOK, LocalNode};
+use super::{LocalNode, POLL_INTERVAL};
 use crate::cluster::connect::Operator;
 use crate::cluster::losses;
 use crate::exit::UsageError;
@@ -32,7 +32,7 @@ const ACCEPTED: &str = "accept-loss";
 /// First word of the answer if the node was restarted.
 const DONE: &str = "done ";
 /// Maximum time to wait for the answer. It is longer than finding a leader and ending a node may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Asks the process that runs the cluster in the folder at `path` to restart a node, and waits for its answer.
 ///
@@ -50,11 +50,11 @@ pub(super) fn ask(path: &Path, name: &str, accepts_loss: bool, out: &mut dyn Wri
     write_whole(&asked, &question).with_context(|| format!("cannot write {}", asked.display()))?;
     let begun = Instant::now();
     while !answer.exists() {
-        if begun.elapsed() > PATIENCE {
+        if begun.elapsed() > REQUEST_TIMEOUT {
             remove(&asked)?;
             bail!("the process that runs the cluster in {shown} does not answer: was it started by an older version?");
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     let said = fs::read_to_string(&answer).with_context(|| format!("cannot read {}", answer.display()))?;
     remove(&answer)?;
@@ -74,7 +74,7 @@ pub(super) async fn asked(path: &Path) -> String {
         {
             return name;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -97,14 +97,14 @@ async fn restart(any: &Operator, folder: &Folder, processes: &mut Processes, ask
         let names: Vec<&str> = folder.nodes().iter().map(|node: &LocalNode| node.name.as_str()).collect();
         format!("the cluster has no node `{name}`: {}", names.join(", "))
     })?;
-    let lives = processes.lives(index);
-    if lives && accepted != ACCEPTED {
+    let is_running = processes.is_running(index);
+    if is_running && accepted != ACCEPTED {
         let lost = losses(any, name).await?;
         anyhow::ensure!(lost.is_empty(), "{name} must not be stopped now:\n{}", lost.join("\n"));
     }
     processes.restart_one(folder, index).await?;
     let process = processes.ids().nth(index).context("it has no process")?;
-    let how = if lives { "was ended and is started again" } else { "had ended, and is started again" };
+    let how = if is_running { "was ended and is started again" } else { "had ended, and is started again" };
     Ok(format!("{how} (process {process})"))
 }
 

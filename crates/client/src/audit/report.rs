@@ -81,7 +81,7 @@ impl ErrorRate {
         let mut high = 1.0;
         for _ in 0..60 {
             let middle = (low + high) / 2.0;
-            if self.chance_of_no_more(middle) > BOUND_ALPHA { low = middle } else { high = middle }
+            if self.binomial_cdf(middle) > BOUND_ALPHA { low = middle } else { high = middle }
         }
         high
     }
@@ -89,7 +89,7 @@ impl ErrorRate {
     /// Returns the probability that a sample contains at most the observed number of errors, if the true error rate is
     /// `rate`. The function adds the terms of the binomial distribution, starting with the greatest term. It stops as
     /// soon as a term is too small to change the sum.
-    fn chance_of_no_more(&self, rate: f64) -> f64 {
+    fn binomial_cdf(&self, rate: f64) -> f64 {
         let cases = self.cases as f64;
         let odds = (1.0 - rate) / rate;
         // Logarithm of the term for `errors` errors. The loop is bounded, because an audit has at most about a million

@@ -33,12 +33,12 @@ impl RoutedBatch {
     /// A batch of claims is reduced to the events that have no answer yet. An answered event must not be claimed again,
     /// because its caller may already have released it, and the retry would give the caller a claim that it does not
     /// know about.
-    pub(crate) fn into_sent_again(mut self) -> Self {
+    pub(crate) fn into_retry(mut self) -> Self {
         if !matches!(self.operation, Operation::Claim { .. }) || self.awaited() == self.events() {
             return self;
         }
         let awaited: Vec<usize> = (0..self.events()).filter(|event| self.callers.awaits(*event)).collect();
-        let rest = self.renamed_part(&awaited);
+        let rest = self.split_off_renumbered(&awaited);
         self.callers = Callers::default();
         rest
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::common::{self, Arrival, FakeCluster, Fate, PATIENCE, by_sequence, definition, eventually};
+use crate::common::{self, Arrival, FakeCluster, Fate, TIMEOUT, by_sequence, definition, eventually};
 use firstseen_client::{
     Batch, Client, ConnectOptions, Digest, Filter, FilterError, FilterSecret, MissingSlices, Reason, Verdict,
 };
@@ -46,12 +46,12 @@ async fn a_node_that_does_not_describe_a_filter_is_not_waited_for_alone() {
     let cluster = FakeCluster::start(3).await;
     cluster.add_filter("clicks", definition("1h", "horizontal:4"), ClockSource::Wall);
     // The client receives its cluster map from this node.
-    cluster.hesitate(NodeId(1));
+    cluster.ignore_descriptions(NodeId(1));
     let client = common::connect(&cluster).await;
-    let filter = timeout(PATIENCE / 4, client.filter("clicks")).await.expect("before the deadline").expect("a filter");
+    let filter = timeout(TIMEOUT / 4, client.filter("clicks")).await.expect("before the deadline").expect("a filter");
     let verdicts = filter.observe_batch(Batch::hashed(&|_| digests(0, 100))).await.expect("verdicts");
     assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{verdicts:?}");
-    let missing = timeout(PATIENCE / 4, client.filter("clacks")).await.expect("before the deadline");
+    let missing = timeout(TIMEOUT / 4, client.filter("clacks")).await.expect("before the deadline");
     assert!(matches!(missing, Err(FilterError::NotFound { .. })), "{missing:?}");
 }
 
@@ -191,11 +191,11 @@ async fn slices_that_have_lost_something_are_not_waited_for() {
     let client =
         Client::connect(ConnectOptions { deadline_ms: 1_000, ..common::options(&cluster) }).await.expect("a client");
     cluster.judge(|_, _| Fate::Refuse(Reason::SlicesDown));
-    for (name, is_asked_again) in [("clicks", false), ("brief", true)] {
+    for (name, is_retried) in [("clicks", false), ("brief", true)] {
         let filter = client.filter(name).await.expect("a filter");
         let before = cluster.arrivals().len();
         assert_eq!(filter.observe(b"a").await, Ok(Verdict::Undecided(Reason::SlicesDown)));
-        assert_eq!(cluster.arrivals().len() - before > 1, is_asked_again, "{name}");
+        assert_eq!(cluster.arrivals().len() - before > 1, is_retried, "{name}");
     }
 }
 
@@ -228,11 +228,11 @@ async fn an_event_waits_for_its_own_slices() {
     cluster.judge(|_, _| Fate::Refuse(Reason::SlicesDown));
     cluster.change(|map| lost(map, 1));
     for (event, is_waited_for) in [(0, false), (1, true)] {
-        assert_eq!(is_asked_again(&cluster, &events[event]).await, is_waited_for, "slice {event}, one is lost");
+        assert_eq!(is_retried(&cluster, &events[event]).await, is_waited_for, "slice {event}, one is lost");
     }
     cluster.change(|map| down(map, 2));
     for (event, is_waited_for) in [(0, false), (1, true), (2, true)] {
-        assert_eq!(is_asked_again(&cluster, &events[event]).await, is_waited_for, "slice {event}, one is down, too");
+        assert_eq!(is_retried(&cluster, &events[event]).await, is_waited_for, "slice {event}, one is down, too");
     }
     let client = common::connect(&cluster).await;
     let missing = client.filter("clicks").await.expect("a filter").status().missing;
@@ -283,7 +283,7 @@ async fn events_of_one_batch_wait_apart() {
 }
 
 /// Returns whether a new producer retries an event whose slices are down, according to the nodes.
-async fn is_asked_again(cluster: &FakeCluster, event: &[u8]) -> bool {
+async fn is_retried(cluster: &FakeCluster, event: &[u8]) -> bool {
     let client =
         Client::connect(ConnectOptions { deadline_ms: 300, ..common::options(cluster) }).await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
@@ -346,7 +346,7 @@ async fn what_stalls_does_not_hold_up_other_filters_and_nodes() {
         cluster.arrivals().iter().filter(|arrival| arrival.filter == stalled && arrival.node == NodeId(1)).count() >= 16
     })
     .await;
-    let quick = timeout(PATIENCE, lively.observe_batch(Batch::hashed(&|_| digests(0, 2_000)))).await;
+    let quick = timeout(TIMEOUT, lively.observe_batch(Batch::hashed(&|_| digests(0, 2_000)))).await;
     assert_eq!(quick.expect("not held up").map(|verdicts| verdicts.len()), Ok(2_000));
     assert!(!stuck.is_finished());
     stuck.abort();
@@ -445,7 +445,7 @@ async fn a_node_that_can_be_reached_again_is_asked_directly() {
     assert!(filter.observe_batch(Batch::hashed(&|_| digests(0, 50))).await.is_ok());
     assert!(cluster.arrivals().iter().all(|arrival| arrival.node == NodeId(1)));
     set_address(&address);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut number = 50;
     while !cluster.arrivals().iter().any(|arrival| arrival.node == NodeId(2)) {
         assert!(Instant::now() < deadline, "never asked directly");
@@ -471,9 +471,9 @@ async fn when_the_client_is_dropped_everybody_is_answered() {
     let one = tokio::spawn(async move { filter.observe(b"a").await });
     eventually("batches on their way", || cluster.arrivals().len() >= 2).await;
     drop(client);
-    let verdicts = timeout(PATIENCE, many).await.expect("answered").expect("no panic").expect("verdicts");
+    let verdicts = timeout(TIMEOUT, many).await.expect("answered").expect("no panic").expect("verdicts");
     let undecided = |verdict: &Verdict| matches!(verdict, Verdict::Undecided(Reason::Unknown | Reason::NotReady));
     assert!(verdicts.len() == 1_000 && verdicts.iter().all(undecided));
     assert!(verdicts.contains(&Verdict::Undecided(Reason::NotReady)));
-    assert!(timeout(PATIENCE, one).await.is_ok());
+    assert!(timeout(TIMEOUT, one).await.is_ok());
 }

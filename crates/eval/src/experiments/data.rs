@@ -11,7 +11,7 @@ use firstseen_filter::{FilterSecret, reduce};
 use super::{k11, logged, parameter, pipelining, slicing, tree};
 use crate::document::{Axis, Line, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, LogUse, Run};
-use crate::measure::pooled_beside;
+use crate::measure::pooled_with_expected;
 use crate::stats::{Counts, Estimate};
 use crate::stream::{Events, Keys, Log, StreamSpec};
 use crate::theory::popularity::{Repeats, fitted_exponent, zipf_share};
@@ -176,13 +176,13 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     {
         let series = group.iter().map(|stream| {
             let points = stream.ranks.iter().zip(places.by_ref());
-            let points = points.map(|(rank, place)| pooled_beside(&counts, &expected, place).at(*rank as f64));
+            let points = points.map(|(rank, place)| pooled_with_expected(&counts, &expected, place).at(*rank as f64));
             Readings::new(stream.name.as_str(), stream.formula(), points)
         });
         sheets.push(popularity_sheet(title.to_owned(), series.collect()));
     }
     let of_leaves = (1..=leaf_stream.sites).zip(places);
-    let of_leaves = of_leaves.map(|(leaf, place)| pooled_beside(&counts, &expected, place).at(leaf)).collect();
+    let of_leaves = of_leaves.map(|(leaf, place)| pooled_with_expected(&counts, &expected, place).at(leaf)).collect();
     sheets.extend(run.logs.iter().map(|log| log_sheet(log, run.seeds)));
     sheets.push(leaves_sheet(run, &leaf_stream, of_leaves));
     Ok(Findings {

@@ -317,7 +317,7 @@ fn excess_sheet(runs: &Runs, size: Size) -> Sheet {
             let measured = shown.of(runs, place, |found| found.excess);
             let models = shown.of(runs, place, |found| found.expected.excess);
             let expected: Vec<f64> = models.iter().map(|drawn| drawn.mean).collect();
-            let (estimate, expected) = Estimate::of_values_beside(&measured, &expected, size.keys);
+            let (estimate, expected) = Estimate::of_values_with_expected(&measured, &expected, size.keys);
             Reading::new(exponent, estimate.with_error_of(Drawn::error(&models)), expected)
         });
         Readings::new(shown.name(), EXCESS, points)
@@ -342,12 +342,12 @@ fn ghosts_sheet(runs: &Runs) -> Sheet {
             let counts = shown.of(runs, place, |found| found.ghosts);
             if shown.rule == 0 {
                 let expected = shown.of(runs, place, |found| found.ghosts_expected);
-                let (estimate, expected) = Estimate::of_counts_beside(&counts, &expected);
+                let (estimate, expected) = Estimate::of_counts_with_expected(&counts, &expected);
                 return Reading::new(exponent, estimate, expected);
             }
             let models = shown.of(runs, place, |found| found.expected.ghosts);
             let expected: Vec<f64> = models.iter().map(|drawn| drawn.mean).collect();
-            let (estimate, expected) = Estimate::of_counts_beside(&counts, &expected);
+            let (estimate, expected) = Estimate::of_counts_with_expected(&counts, &expected);
             Reading::new(exponent, estimate.with_error_of(Drawn::error(&models)), expected)
         });
         Readings::new(shown.name(), GHOSTS[2 * shown.rule + shown.storage], points)

@@ -13,7 +13,7 @@ use super::logged::{Clicks, DISTINCT_MIN, filter_seeds};
 use super::{M05_HASHES, halved_by_hashes, m05, parameter};
 use crate::document::{Axis, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, LogUse, Run, Scale};
-use crate::measure::{Subject, count, pooled_beside, shaped};
+use crate::measure::{Subject, count, pooled_with_expected, shaped};
 use crate::stats::Counts;
 use crate::stream::Event;
 use crate::theory::jumping::{JumpingChances, JumpingKind};
@@ -183,7 +183,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
             let points = M05_HASHES.zip(PRINTED).enumerate().map(|(at, (hashes, printed))| {
                 let place = (log * WAYS.len() + way) * PRINTED.len() + at;
                 let printed = (way == PAPERS_WAY).then_some(printed);
-                pooled_beside(&counts, &expected, place).at(hashes).printed(printed)
+                pooled_with_expected(&counts, &expected, place).at(hashes).printed(printed)
             });
             Readings::new(*name, *formula, points)
         });

@@ -13,7 +13,7 @@ use super::logged::{Clicks, DISTINCT_MIN, filter_seeds};
 use super::{M05_HASHES, halved_by_hashes, m05, parameter};
 use crate::document::{Axis, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, LogUse, Run};
-use crate::measure::{Subject, count, pooled_beside, shaped};
+use crate::measure::{Subject, count, pooled_with_expected, shaped};
 use crate::stats::Counts;
 use crate::stream::Event;
 
@@ -92,7 +92,7 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     let names = clicks.names();
     let sheets = names.iter().enumerate().map(|(log, name)| {
         let points = M05_HASHES.zip(PRINTED).enumerate().map(|(at, (hashes, printed))| {
-            pooled_beside(&counts, &expected, log * PRINTED.len() + at).at(hashes).printed(Some(printed))
+            pooled_with_expected(&counts, &expected, log * PRINTED.len() + at).at(hashes).printed(Some(printed))
         });
         let title = format!("Errors over a landmark window: {name}");
         let y = Axis::log("distinct clicks called duplicates (share)");

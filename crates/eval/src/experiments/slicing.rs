@@ -17,7 +17,7 @@ use super::{k11, parameter};
 use crate::document::{Axis, Readings, Sheet};
 use crate::drawn::Drawn;
 use crate::experiment::{EvalError, Experiment, Findings, LogUse, Run, Scale};
-use crate::measure::{Compared, Subject, count, pooled_beside, shaped};
+use crate::measure::{Compared, Subject, count, pooled_with_expected, shaped};
 use crate::stats::{Counts, Estimate};
 use crate::stream::{Event, Keys, Log, StreamSpec};
 
@@ -284,7 +284,7 @@ fn rate_sheet(runs: &Runs, index: usize, case: &Case<'_>) -> Sheet {
         slices_axis(),
         Axis::linear("false positives (share of new events)"),
         series(
-            |cut| pooled_beside(&counts, &expected, cut),
+            |cut| pooled_with_expected(&counts, &expected, cut),
             |way| match way {
                 Way::Vertical => {
                     "the mean of (1 - (1 - 1/m)^(kn))^k while the number n of recorded events grows from 0. This is \
@@ -320,7 +320,7 @@ fn fairness_sheet(runs: &Runs, index: usize, case: &Case<'_>, events: u64) -> Sh
         slices_axis(),
         Axis::linear("Jain's fairness of the positions tested"),
         series(
-            |cut| beside_drawn(runs, index, cut, events, |found| (found.fairness, found.expected.fairness)),
+            |cut| compared_with_drawn(runs, index, cut, events, |found| (found.fairness, found.expected.fairness)),
             |_| DRAWN,
         ),
     )
@@ -337,7 +337,7 @@ fn greatest_sheet(runs: &Runs, index: usize, case: &Case<'_>, events: u64) -> Sh
         slices_axis(),
         Axis::log("share of the positions tested"),
         series(
-            |cut| beside_drawn(runs, index, cut, events, |found| (found.greatest, found.expected.greatest)),
+            |cut| compared_with_drawn(runs, index, cut, events, |found| (found.greatest, found.expected.greatest)),
             |_| DRAWN,
         ),
     )
@@ -348,7 +348,7 @@ fn greatest_sheet(runs: &Runs, index: usize, case: &Case<'_>, events: u64) -> Sh
 /// Returns the measured value of one slicing, together with its expected value, which is the same value in a simulation
 /// with randomly drawn positions. The error of the difference is computed from the simulation, because a rare event may
 /// occur there without occurring in any run.
-fn beside_drawn(
+fn compared_with_drawn(
     runs: &Runs,
     case: usize,
     cut: usize,
@@ -357,7 +357,7 @@ fn beside_drawn(
 ) -> Compared {
     let (measured, models): (Vec<f64>, Vec<Drawn>) = runs.iter().map(|run| number(&run[case].0[cut])).unzip();
     let expected: Vec<f64> = models.iter().map(|drawn| drawn.mean).collect();
-    let (estimate, expected) = Estimate::of_values_beside(&measured, &expected, events);
+    let (estimate, expected) = Estimate::of_values_with_expected(&measured, &expected, events);
     Compared { estimate, expected }.with_error_of(Drawn::error(&models))
 }
 

@@ -17,7 +17,7 @@ use self::urls::{Cells, Urls, tally_verdict};
 use super::{parameter, s24};
 use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
-use crate::measure::{Subject, averaged_beside, distinct, pooled, shaped};
+use crate::measure::{Subject, averaged_with_expected, distinct, pooled, shaped};
 use crate::stats::Counts;
 use crate::stream::{Event, Keys, StreamSpec};
 
@@ -262,7 +262,7 @@ fn score_sheet(cells: u64, scores: &[Vec<f64>], expected: &[Vec<f64>]) -> Sheet 
             urls::FORMULA,
             (0..LENGTHS.len()).map(|place| {
                 let events = lengths(cells, place);
-                averaged_beside(scores, expected, index * LENGTHS.len() + place, events)
+                averaged_with_expected(scores, expected, index * LENGTHS.len() + place, events)
                     .at(events as f64 / cells as f64)
             }),
         )

@@ -16,7 +16,7 @@ use super::climbing::{Climb, Shape};
 use super::{k11, parameter};
 use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run, Scale};
-use crate::measure::{Compared, averaged_beside, count, pooled, shaped};
+use crate::measure::{Compared, averaged_with_expected, count, pooled, shaped};
 use crate::nodes::Nodes;
 use crate::stats::Counts;
 use crate::stream::{Event, Keys, StreamSpec};
@@ -271,7 +271,7 @@ fn series(runs: &[Vec<Found>], case: Case, number: usize, size: Size) -> Reading
     let part = size.events as f64 / EVENTS_OF_LOG;
     let leaf = SHAPES[shape].levels as usize - 1;
     let points = (0..=leaf).map(|level| {
-        let Compared { estimate, expected } = averaged_beside(&measured, &expected, level, size.events);
+        let Compared { estimate, expected } = averaged_with_expected(&measured, &expected, level, size.events);
         // It is rare that a node falsely knows a frequent key, and few runs have met such a key. The variance between
         // runs therefore does not show this error.
         let stays: f64 = variance.iter().map(|run| run[level]).sum();
@@ -308,7 +308,7 @@ fn climbed_sheet(runs: &[Vec<Found>], size: Size) -> Sheet {
         let stays: f64 = runs.iter().map(|run| run[case].climbed.variance).sum();
         // As with hits, there may be less than one false positive per run.
         let one_test = 1.0 / size.events as f64 / (runs.len() as f64).sqrt();
-        let compared = averaged_beside(&means, &expected, case, size.events);
+        let compared = averaged_with_expected(&means, &expected, case, size.events);
         compared.with_error_of(stays.sqrt() / runs.len() as f64).with_error_of(one_test)
     });
     let y = Axis::linear("levels beyond the leaf (mean of all events)");

@@ -41,8 +41,8 @@ impl Failing {
         filter.observe_batch(&keys, &[], &mut vec![Answer::Undecided; keys.len()]);
         let fill = filter.expected_rate().powf(1.0 / f64::from(HASHES));
         let mut is_down = vec![false; SLICES as usize];
-        let mut dice = ChaCha8Rng::seed_from_u64(seed);
-        rand::seq::index::sample(&mut dice, SLICES as usize, FAILED).iter().for_each(|slice| is_down[slice] = true);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rand::seq::index::sample(&mut rng, SLICES as usize, FAILED).iter().for_each(|slice| is_down[slice] = true);
         Self { filter, fill, is_down }
     }
 

@@ -1,8 +1,8 @@
 //! The event clock, which turns the time that an event carries into the event's stamp.
 //!
 //! The clock shows the greatest time that it has accepted so far, and never goes back. If a time is far ahead of the
-//! clock, the clock rejects it unless other events or the time of day confirm it (`confirmation.rs`). Without this rule, a
-//! single broken record could end the window for all other events.
+//! clock, the clock rejects it unless other events or the time of day confirm it (`confirmation.rs`). Without this
+//! rule, a single broken record could end the window for all other events.
 
 use std::io::{self, Read, Write};
 
@@ -260,7 +260,7 @@ impl WindowClock {
         if self.now_ms.is_some_and(|now_ms| time_ms <= now_ms) {
             return Some(self.unit_of(time_ms));
         }
-        if !self.borne.is_free(time_ms) && !self.bears_out(time_ms, ahead_ms) {
+        if !self.borne.is_free(time_ms) && !self.confirms(time_ms, ahead_ms) {
             return None;
         }
         // If a time zone sets its clocks back over midnight, the day that has already begun continues.
@@ -271,14 +271,14 @@ impl WindowClock {
     }
 
     #[cold]
-    fn bears_out(&mut self, time_ms: u64, ahead_ms: &[u64]) -> bool {
+    fn confirms(&mut self, time_ms: u64, ahead_ms: &[u64]) -> bool {
         if time_ms > COUNT_MAX {
             return false;
         }
         if self.disorder.as_mut().is_some_and(|disorder| disorder.ends_at(self.timed_events)) {
             self.borne.widen(0);
         }
-        if self.borne.bear_out(time_ms, ahead_ms, self.present_ms) {
+        if self.borne.confirm(time_ms, ahead_ms, self.present_ms) {
             return true;
         }
         // A time after the time of day is wrong, even if many events agree on it.
@@ -295,7 +295,7 @@ impl WindowClock {
             return false;
         };
         self.borne.widen(distance_ms);
-        self.borne.is_in_distance(time_ms) || self.borne.bear_out(time_ms, ahead_ms, self.present_ms)
+        self.borne.is_in_distance(time_ms) || self.borne.confirm(time_ms, ahead_ms, self.present_ms)
     }
 
     /// Returns how far the clocks of this stream's producers are apart, or `None` if the stream does not show that they
@@ -325,7 +325,7 @@ impl WindowClock {
             if self.now_ms.is_some_and(|now_ms| *time_ms <= now_ms) {
                 continue;
             }
-            if self.borne.is_free(*time_ms) || self.bears_out(*time_ms, &next_ms[event + 1..]) {
+            if self.borne.is_free(*time_ms) || self.confirms(*time_ms, &next_ms[event + 1..]) {
                 self.now_ms = Some(*time_ms);
             }
         }

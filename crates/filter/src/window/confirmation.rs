@@ -147,7 +147,7 @@ impl TimeConfirmation {
     /// If no following events are known, `time` is confirmed unless it contradicts the time of day, which means that it
     /// is more than one step later. Once the clock has an anchor, a time that contradicts the time of day needs more
     /// evidence: half of [`AHEAD_EVENTS_MAX`] following events must agree with it, even if fewer events are known.
-    pub(super) fn bear_out(&mut self, time: u64, ahead: &[u64], present: Option<u64>) -> bool {
+    pub(super) fn confirm(&mut self, time: u64, ahead: &[u64], present: Option<u64>) -> bool {
         let ahead = &ahead[..ahead.len().min(AHEAD_EVENTS_MAX)];
         let is_now = present.is_some_and(|present| self.is_near(time, present));
         let is_after_now = present.is_some_and(|present| self.is_after(time, present));
@@ -162,11 +162,11 @@ impl TimeConfirmation {
         let edge = self.edge(time);
         let at_time = agree(ahead, time);
         if own + at_time >= needed {
-            return self.bears_out_by_most(time, ahead.len());
+            return self.confirms_by_majority(time, ahead.len());
         }
         let at_edge = agree(ahead, edge);
         if own + at_edge >= needed {
-            return self.bears_out_by_most(edge, ahead.len());
+            return self.confirms_by_majority(edge, ahead.len());
         }
         self.is_apart = !is_after_now
             && [(time, at_time), (edge, at_edge)].into_iter().any(|(from, agree)| self.is_spread(ahead, from, agree));
@@ -174,7 +174,7 @@ impl TimeConfirmation {
     }
 
     /// Moves the anchor to `from`, which most of the `known` compared events have reached.
-    fn bears_out_by_most(&mut self, from: u64, known: usize) -> bool {
+    fn confirms_by_majority(&mut self, from: u64, known: usize) -> bool {
         self.is_apart &= known < SPREAD_EVENTS_MIN;
         self.trust(from);
         true
@@ -250,7 +250,7 @@ mod tests {
         assert!(borne.is_free(NOW + 60) && !borne.is_free(NOW + 61));
         // However often the check is made, only confirmed times move the anchor.
         let mut asked = borne;
-        assert!(!asked.bear_out(NOW + 200, &[NOW; 9], None));
+        assert!(!asked.confirm(NOW + 200, &[NOW; 9], None));
         assert_eq!(asked, borne);
     }
 
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn half_of_the_events_that_come_next_bear_a_time_out() {
         let (far, old) = (NOW + 86_400, NOW + 1);
-        let outcome = |ahead: &[u64]| borne().bear_out(far, ahead, None);
+        let outcome = |ahead: &[u64]| borne().confirm(far, ahead, None);
         assert!(outcome(&[]), "no other event contradicts the time");
         assert!(outcome(&[far]) && outcome(&[far, old]) && outcome(&[far + 5000, old]));
         assert!(!outcome(&[old]) && !outcome(&[far, old, old]));
@@ -280,13 +280,13 @@ mod tests {
     #[test]
     fn a_spread_quarter_of_all_that_is_known_bears_a_time_out() {
         let (far, old) = (NOW + 86_400, NOW + 1);
-        let outcome = |ahead: &[u64]| borne().bear_out(far, ahead, None);
+        let outcome = |ahead: &[u64]| borne().confirm(far, ahead, None);
         let every = |nth: usize, events: usize| -> Vec<u64> {
             (0..events).map(|event| if event % nth == 0 { far } else { old }).collect()
         };
         assert!(outcome(&every(3, 256)) && outcome(&every(4, 256)) && !outcome(&every(5, 256)));
         assert!(outcome(&every(3, 32)) && !outcome(&every(3, 31)), "31 events are too few to judge their spread");
-        assert!(!borne().bear_out(far, &every(3, 256), Some(NOW)), "a time after the time of day needs more events");
+        assert!(!borne().confirm(far, &every(3, 256), Some(NOW)), "a time after the time of day needs more events");
         // The same number of far events does not count if they are at one place, but counts if they are at several
         // places.
         let at = |starts: &[usize], length: usize| -> Vec<u64> {
@@ -305,15 +305,15 @@ mod tests {
             (0..events).map(|event| if event % 3 == 0 { from + event } else { NOW + 1 }).collect()
         };
         let mut apart = borne();
-        assert!(apart.bear_out(NOW + 5_000, &third(NOW + 5_000, 100), None));
+        assert!(apart.confirm(NOW + 5_000, &third(NOW + 5_000, 100), None));
         assert!(
-            apart.bear_out(NOW + 6_000, &third(NOW + 6_000, 20), None),
+            apart.confirm(NOW + 6_000, &third(NOW + 6_000, 20), None),
             "a third of the last twenty events confirms the time"
         );
-        assert!(!borne().bear_out(NOW + 6_000, &third(NOW + 6_000, 20), None), "the stream has not shown a distance");
-        assert!(apart.bear_out(NOW + 7_000, &[NOW + 7_000; 100], None));
+        assert!(!borne().confirm(NOW + 6_000, &third(NOW + 6_000, 20), None), "the stream has not shown a distance");
+        assert!(apart.confirm(NOW + 7_000, &[NOW + 7_000; 100], None));
         assert!(
-            !apart.bear_out(NOW + 8_000, &third(NOW + 8_000, 20), None),
+            !apart.confirm(NOW + 8_000, &third(NOW + 8_000, 20), None),
             "most events have confirmed the previous time"
         );
     }
@@ -327,7 +327,7 @@ mod tests {
         assert!(wide.is_in_distance(NOW + 900) && !wide.is_in_distance(NOW + 901) && !wide.is_free(NOW + 901));
         assert_eq!(wide.anchor(), Some(NOW));
         assert!(
-            wide.bear_out(NOW + 1000, &[NOW + 100; 9], None),
+            wide.confirm(NOW + 1000, &[NOW + 100; 9], None),
             "events that are earlier by the distance confirm the time"
         );
         assert_eq!(wide.anchor(), Some(NOW + 100));
@@ -337,16 +337,16 @@ mod tests {
         let mut first = TimeConfirmation::new(60, 100);
         first.widen(u64::MAX);
         assert!(!first.is_in_distance(7) && !first.is_free(7), "the first time must be confirmed");
-        assert!(first.bear_out(NOW, &[1; 9], None));
+        assert!(first.confirm(NOW, &[1; 9], None));
     }
 
     #[test]
     fn what_is_borne_out_within_the_lateness_moves_the_anchor_no_further_than_that() {
         let mut late = borne();
-        assert!(late.bear_out(NOW + 90, &[NOW - 10; 20], None));
+        assert!(late.confirm(NOW + 90, &[NOW - 10; 20], None));
         assert!(late.is_free(NOW + 60) && !late.is_free(NOW + 61), "{late:?}");
-        assert!(!late.bear_out(NOW + 91, &[NOW - 10; 20], None));
-        assert!(late.bear_out(NOW + 170, &[NOW + 80; 20], None));
+        assert!(!late.confirm(NOW + 91, &[NOW - 10; 20], None));
+        assert!(late.confirm(NOW + 170, &[NOW + 80; 20], None));
         assert!(late.is_free(NOW + 130) && !late.is_free(NOW + 131), "{late:?}");
     }
 
@@ -354,25 +354,25 @@ mod tests {
     fn the_present_counts_where_little_else_is_known() {
         let (far, old) = (NOW + 86_400, NOW + 1);
         for present in [far - 60, far, far + 60] {
-            assert!(borne().bear_out(far, &[], Some(present)) && borne().bear_out(far, &[old; 8], Some(present)));
-            assert!(!borne().bear_out(far, &[old; 9], Some(present)), "nine events outweigh the time of day");
-            assert!(borne().bear_out(far, &[[far; 5].as_slice(), &[old; 13]].concat(), Some(present)));
+            assert!(borne().confirm(far, &[], Some(present)) && borne().confirm(far, &[old; 8], Some(present)));
+            assert!(!borne().confirm(far, &[old; 9], Some(present)), "nine events outweigh the time of day");
+            assert!(borne().confirm(far, &[[far; 5].as_slice(), &[old; 13]].concat(), Some(present)));
         }
-        assert!(!borne().bear_out(far, &[old; 3], Some(far + 61)));
+        assert!(!borne().confirm(far, &[old; 3], Some(far + 61)));
         // Without following events, a time after the time of day is not confirmed.
-        assert!(borne().bear_out(far, &[], Some(far - 60)) && !borne().bear_out(far, &[], Some(far - 61)));
+        assert!(borne().confirm(far, &[], Some(far - 60)) && !borne().confirm(far, &[], Some(far - 61)));
     }
 
     #[test]
     fn a_few_events_do_not_bear_out_what_is_after_now() {
         let far = NOW + 86_400;
-        let outcome = |ahead: &[u64]| borne().bear_out(far, ahead, Some(NOW));
+        let outcome = |ahead: &[u64]| borne().confirm(far, ahead, Some(NOW));
         assert!(!outcome(&[]) && !outcome(&[far; 127]) && outcome(&[far; 128]));
         // A log with future times is accepted from its beginning, if its events agree with each other.
         for (ahead, is_confirmed) in
             [(&[][..], false), (&[far], true), (&[NOW], false), (&[far, NOW, NOW], false), (&[far, far, NOW], true)]
         {
-            let outcome = TimeConfirmation::new(60, 100).bear_out(far, ahead, Some(NOW));
+            let outcome = TimeConfirmation::new(60, 100).confirm(far, ahead, Some(NOW));
             assert_eq!(outcome, is_confirmed, "{ahead:?}");
         }
     }
@@ -391,14 +391,14 @@ mod tests {
     #[test]
     fn the_first_time_must_be_borne_out_too() {
         let mut first = TimeConfirmation::new(60, 0);
-        assert!(!first.is_free(0) && !first.bear_out(NOW + 86_400, &[NOW; 9], None));
-        assert!(first.bear_out(NOW, &[NOW; 9], None) && first.is_free(NOW + 60));
+        assert!(!first.is_free(0) && !first.confirm(NOW + 86_400, &[NOW; 9], None));
+        assert!(first.confirm(NOW, &[NOW; 9], None) && first.is_free(NOW + 60));
         assert!(
-            TimeConfirmation::new(60, 0).bear_out(NOW, &[NOW - 9000, NOW - 9000, NOW], None),
+            TimeConfirmation::new(60, 0).confirm(NOW, &[NOW - 9000, NOW - 9000, NOW], None),
             "the event itself and one other event are two of four"
         );
-        assert!(!TimeConfirmation::new(60, 0).bear_out(NOW, &[NOW - 9000, NOW - 9000], None));
+        assert!(!TimeConfirmation::new(60, 0).confirm(NOW, &[NOW - 9000, NOW - 9000], None));
         let mut extreme = TimeConfirmation::new(u64::MAX, u64::MAX);
-        assert!(extreme.bear_out(u64::MAX, &[0], None) && extreme.is_free(u64::MAX));
+        assert!(extreme.confirm(u64::MAX, &[0], None) && extreme.is_free(u64::MAX));
     }
 }

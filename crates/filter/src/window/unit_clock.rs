@@ -43,8 +43,8 @@ pub struct Jump {
 /// is greater.
 ///
 /// The time of day does not confirm a unit that is still earlier, for example while old events are replayed. If such a
-/// unit is more than one step ahead of the anchor, the clock asks other clocks: it calls the function `is_said` with a
-/// [`Jump`]. The function returns whether enough of the other clocks have reached that unit.
+/// unit is more than one step ahead of the anchor, the clock asks other clocks: it calls the function `confirms_jump`
+/// with a [`Jump`]. The function returns whether enough of the other clocks have reached that unit.
 ///
 /// ```
 /// use firstseen_filter::{Jump, Placed, Stamp, UnitClock, UnitNumber, WindowRule};
@@ -133,10 +133,10 @@ impl UnitClock {
     /// Begins a run of events of one producer, whose clock showed `unit` before the run. If `unit` is confirmed, this
     /// clock advances to at least `unit`. The clock of a producer that has seen no event shows unit 0, which has no
     /// effect.
-    pub fn catch_up(&mut self, unit: UnitNumber, is_said: impl Fn(Jump) -> bool) {
+    pub fn catch_up(&mut self, unit: UnitNumber, confirms_jump: impl Fn(Jump) -> bool) {
         self.doubtful_unit = None;
         if unit > UnitNumber::FIRST {
-            self.moves_to(unit, &is_said);
+            self.moves_to(unit, &confirms_jump);
         }
     }
 
@@ -151,12 +151,12 @@ impl UnitClock {
 
     /// Returns the place of an event of `unit`. The producer's clock showed `clock_unit` at this event.
     #[inline]
-    pub fn place(&mut self, clock_unit: UnitNumber, unit: UnitNumber, is_said: impl Fn(Jump) -> bool) -> Placed {
-        if !self.moves_to(unit, &is_said) {
+    pub fn place(&mut self, clock_unit: UnitNumber, unit: UnitNumber, confirms_jump: impl Fn(Jump) -> bool) -> Placed {
+        if !self.moves_to(unit, &confirms_jump) {
             return Placed::Refused;
         }
         if clock_unit > unit {
-            self.moves_to(clock_unit, &is_said);
+            self.moves_to(clock_unit, &confirms_jump);
         }
         self.rule.stamp(unit, self.now_unit()).map_or(Placed::Late, Placed::At)
     }
@@ -180,11 +180,11 @@ impl UnitClock {
 
     /// Advances the clock to `unit`, if that is later and permitted. Returns `false` if it is not permitted.
     #[inline]
-    fn moves_to(&mut self, unit: UnitNumber, is_said: &impl Fn(Jump) -> bool) -> bool {
+    fn moves_to(&mut self, unit: UnitNumber, confirms_jump: &impl Fn(Jump) -> bool) -> bool {
         if self.now_unit.is_some_and(|now_unit| unit <= now_unit) {
             return true;
         }
-        let moves = unit <= self.latest_unit && (self.is_free(unit) || self.bears_out(unit, is_said));
+        let moves = unit <= self.latest_unit && (self.is_free(unit) || self.confirms(unit, confirms_jump));
         if moves {
             self.now_unit = Some(unit);
         }
@@ -201,16 +201,16 @@ impl UnitClock {
     }
 
     #[cold]
-    fn bears_out(&mut self, unit: UnitNumber, is_said: &impl Fn(Jump) -> bool) -> bool {
+    fn confirms(&mut self, unit: UnitNumber, confirms_jump: &impl Fn(Jump) -> bool) -> bool {
         let before = self.borne.anchor();
-        let is_borne_out = self.is_borne_out(unit, is_said);
+        let is_confirmed = self.is_confirmed(unit, confirms_jump);
         if self.borne.anchor() > before {
             self.earliest_at_anchor = self.earliest_unit;
         }
-        is_borne_out
+        is_confirmed
     }
 
-    fn is_borne_out(&mut self, unit: UnitNumber, is_said: &impl Fn(Jump) -> bool) -> bool {
+    fn is_confirmed(&mut self, unit: UnitNumber, confirms_jump: &impl Fn(Jump) -> bool) -> bool {
         if self.present_counts
             && self.earliest_unit.is_some_and(|earliest| self.borne.is_no_earlier(unit.0, earliest.0))
         {
@@ -223,13 +223,13 @@ impl UnitClock {
         let anchor = self.anchor_unit();
         let now = self.now_unit;
         let tolerance_units = self.borne.tolerance();
-        let is_borne_out = self.borne.follow(unit.0, |from| {
+        let is_confirmed = self.borne.follow(unit.0, |from| {
             let from = UnitNumber(from);
-            is_said(Jump { from, anchor, now, tolerance_units })
+            confirms_jump(Jump { from, anchor, now, tolerance_units })
         });
-        if !is_borne_out {
+        if !is_confirmed {
             self.doubtful_unit = Some(unit);
         }
-        is_borne_out
+        is_confirmed
     }
 }

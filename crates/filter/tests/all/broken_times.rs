@@ -2,7 +2,7 @@
 //! exact model that never receives the wrong events. Every correct event must have the same place and the same verdict
 //! as without the wrong events.
 
-use crate::common::Dice;
+use crate::common::TestRng;
 use firstseen_filter::{
     Digest, ExactWindow, FilterDefinition, FilterSecret, FilterSlice, FilterSpec, Kind, Layout, Placed, Stamp, Verdict,
     WindowClock,
@@ -54,20 +54,20 @@ struct Shape {
 /// clock may follow a wrong time within this distance, so the test streams contain no such wrong times.
 const NEAR_MS: u64 = 20 * 60_000;
 
-fn stream(dice: &mut Dice, events: u64, shape: Shape) -> Vec<Event> {
+fn stream(rng: &mut TestRng, events: u64, shape: Shape) -> Vec<Event> {
     let (mut front_ms, mut broken_left, mut drift_ms) = (START_MS, 0, NEAR_MS);
     let (mut broken, mut quiet) = (0, 0_u64);
     let mut stream = Vec::new();
     for number in 0..events {
-        front_ms += dice.below(4000);
+        front_ms += rng.below(4000);
         if shape.has_gaps && number % 2500 == 2000 {
-            front_ms += DAY_MS * (1 + dice.below(40));
+            front_ms += DAY_MS * (1 + rng.below(40));
         }
         // A wrong time that falls into a gap is confirmed by the events after the gap, because it could be correct
         // there. The stream therefore has no wrong times near gaps.
         let is_near_gap = shape.has_gaps && (1500..2010).contains(&(number % 2500));
         quiet = quiet.saturating_sub(1).max(u64::from(is_near_gap));
-        let is_due = (broken + shape.burst) * 100 <= events && dice.below(10 * shape.burst) == 0;
+        let is_due = (broken + shape.burst) * 100 <= events && rng.below(10 * shape.burst) == 0;
         if broken_left == 0 && quiet == 0 && is_due {
             (broken_left, quiet) = (shape.burst, 4 * (shape.burst - 1));
         }
@@ -77,16 +77,16 @@ fn stream(dice: &mut Dice, events: u64, shape: Shape) -> Vec<Event> {
             match shape.breaks {
                 Break::By(ms) => front_ms + ms,
                 Break::Drifting => front_ms + drift_ms,
-                Break::Anyhow => match dice.below(4 * START_MS) {
+                Break::Anyhow => match rng.below(4 * START_MS) {
                     near_ms if near_ms.abs_diff(front_ms) < NEAR_MS => 0,
                     time_ms => time_ms,
                 },
             }
         } else {
-            front_ms - if dice.below(8) == 0 { dice.below(shape.late_max_ms + 1) } else { 0 }
+            front_ms - if rng.below(8) == 0 { rng.below(shape.late_max_ms + 1) } else { 0 }
         };
         // Wrong events have keys of their own, so no other event finds the cells that they leave behind.
-        let key = if is_broken { (1 << 40) + number } else { dice.below(900) };
+        let key = if is_broken { (1 << 40) + number } else { rng.below(900) };
         stream.push(Event { key, time_ms, is_broken });
     }
     assert!(broken * 100 >= events * 8 / 10 && broken * 100 <= events, "{broken} of {events} are broken");
@@ -107,7 +107,7 @@ fn check(kind: Kind, window: &str, seed: u64, shape: Shape) {
     let (mut placing, mut right) = (clock(), clock());
     let mut slice = FilterSlice::build(&definition).unwrap();
     let mut exact = ExactWindow::of(&definition);
-    let events = stream(&mut Dice(seed), 20_000, shape);
+    let events = stream(&mut TestRng(seed), 20_000, shape);
     let times_ms: Vec<u64> = events.iter().map(|event| event.time_ms).collect();
     let secret = FilterSecret::from_seed(7);
     let (mut refused, mut known) = (0, 0);
@@ -165,11 +165,11 @@ fn times_that_are_nearly_right_lead_a_clock_by_one_tolerance_at_most() {
         let definition = definition(Kind::Timing, "1h");
         let mut clock = WindowClock::new(definition.unit.clone(), definition.rule, definition.future_max_ms);
         let tolerance_ms = HOUR_MS / 8 + 60_000;
-        let dice = &mut Dice(seed);
+        let rng = &mut TestRng(seed);
         let mut front_ms = START_MS;
         let events: Vec<(u64, bool)> = (0..10_000)
             .map(|number| {
-                front_ms += dice.below(4000);
+                front_ms += rng.below(4000);
                 // Each wrong time is slightly ahead of the one before. A clock that accepted them would run away.
                 let is_broken = number % 100 == 50;
                 (front_ms + if is_broken { number * 20_000 } else { 0 }, is_broken)

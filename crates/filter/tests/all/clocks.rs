@@ -2,7 +2,7 @@
 //! their times. In the second way, a clock turns the times of the events into units, and several other clocks place the
 //! events by these units.
 
-use crate::common::{Dice, config};
+use crate::common::{TestRng, config};
 use firstseen_filter::{Jump, Placed, Stamp, Unit, UnitClock, UnitNumber, WindowClock, WindowRule};
 use proptest::prelude::*;
 
@@ -76,7 +76,7 @@ proptest! {
         let mut exact = WindowClock::new(unit.clone(), rule, future_max_ms);
         let mut producer = WindowClock::new(unit, rule, future_max_ms);
         let mut heads = vec![UnitClock::new(rule, step_units); owners as usize];
-        let mut dice = Dice(seed);
+        let mut rng = TestRng(seed);
         let (mut base_unit, mut told_base) = (UnitNumber::FIRST, vec![false; owners as usize]);
         // A time that the producer's clock has accepted counts as confirmed for the other clocks.
         let believed = |_: Jump| true;
@@ -89,11 +89,11 @@ proptest! {
                 continue;
             };
             prop_assert!(unit <= clock_unit);
-            if dice.below(20) == 0 {
+            if rng.below(20) == 0 {
                 base_unit = before;
                 told_base.fill(false);
             }
-            let owner = dice.below(owners) as usize;
+            let owner = rng.below(owners) as usize;
             if !std::mem::replace(&mut told_base[owner], true) {
                 heads[owner].catch_up(base_unit, believed);
             }
@@ -137,8 +137,8 @@ const ALONE: fn(Jump) -> bool = |_| true;
 const NOBODY: fn(Jump) -> bool = |_| false;
 
 /// Places an event of `unit` whose producer's clock showed the same unit.
-fn place(clock: &mut UnitClock, unit: u64, is_said: impl Fn(Jump) -> bool) -> Placed {
-    clock.place(UnitNumber(unit), UnitNumber(unit), is_said)
+fn place(clock: &mut UnitClock, unit: u64, confirms_jump: impl Fn(Jump) -> bool) -> Placed {
+    clock.place(UnitNumber(unit), UnitNumber(unit), confirms_jump)
 }
 
 fn at(unit: u64) -> Placed {

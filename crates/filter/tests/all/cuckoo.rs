@@ -4,7 +4,7 @@
 //! The false-positive rate of the kind is tested in `cuckoo_sizes.rs`, by the test
 //! `full_filters_err_as_often_as_the_formula_says`.
 
-use crate::common::{Dice, digests, rule};
+use crate::common::{TestRng, digests, rule};
 use crate::cuckoo_model::{
     Feed, LONG, Model, SHAPES, SHORT, START, Steps, Wanted, assert_same_map, batch_size, live_of, map_of, position_of,
 };
@@ -93,15 +93,15 @@ fn run(wanted: Wanted, keys: u64, operations: usize, seed: u64) -> Pair {
     // At the start, more events come at once than there is room for.
     let at_once = 3 * wanted.capacity_events as usize / 2;
     while left > 0 {
-        if feed.dice.below(100) == 0 && left + at_once < operations {
-            steps = paces[feed.dice.below(paces.len() as u64) as usize];
+        if feed.rng.below(100) == 0 && left + at_once < operations {
+            steps = paces[feed.rng.below(paces.len() as u64) as usize];
         }
-        let events = batch_size(&mut feed.dice, left);
+        let events = batch_size(&mut feed.rng, left);
         left -= events;
         let (keys, stamps) = feed.batch(events, steps);
         pair.observe(&keys, &stamps);
-        if feed.dice.below(20) == 0 {
-            let ahead = feed.dice.below(wanted.rule.span_units + 2) * feed.dice.below(2);
+        if feed.rng.below(20) == 0 {
+            let ahead = feed.rng.below(wanted.rule.span_units + 2) * feed.rng.below(2);
             pair.look_up(&keys, ahead);
         }
     }
@@ -171,11 +171,11 @@ fn every_verdict_is_that_of_the_model_where_a_region_overflows_at_full_size() {
 /// into batches.
 fn answers(slice: &mut FilterSlice, events: &(Vec<Digest>, Vec<Stamp>), cut: usize, by_position: bool) -> Vec<Verdict> {
     let (keys, stamps) = events;
-    let (mut verdicts, mut dice, mut start) = (vec![Verdict::Undecided; keys.len()], Dice(cut as u64), 0);
+    let (mut verdicts, mut rng, mut start) = (vec![Verdict::Undecided; keys.len()], TestRng(cut as u64), 0);
     let mut probes = Probes::new(slice.probe_shape());
     keys.iter().for_each(|key| probes.push_digest(*key, slice.geometry()));
     while start < keys.len() {
-        let part = start..(start + 1 + dice.below(cut as u64) as usize).min(keys.len());
+        let part = start..(start + 1 + rng.below(cut as u64) as usize).min(keys.len());
         let (stamps, got) = (&stamps[part.clone()], &mut verdicts[part.clone()]);
         if by_position {
             slice.observe_probes(&probes, part.clone(), stamps, got).unwrap();

@@ -1,7 +1,7 @@
 //! Tests with bytes of kind `cuckoo` from untrusted sources. A snapshot from the middle of a window must continue like
 //! its slice, and damaged bytes must be rejected or be harmless.
 
-use crate::common::{Dice, body, digests, reloaded};
+use crate::common::{TestRng, body, digests, reloaded};
 use crate::cuckoo_model::{Feed, Model, SHAPES, START, Steps, Wanted, assert_same_map, crowd, position_of};
 use firstseen_filter::{CellRun, FilterSlice, GenerationNumber, Refresh, SliceOutline, Stamp, UnitNumber, Verdict};
 
@@ -22,7 +22,7 @@ fn used(wanted: &Wanted, seed: u64) -> (FilterSlice, Model, Feed, Vec<u64>) {
     let mut positions: Vec<_> = feed.keys.iter().map(|key| position_of(*key, slice.geometry())).collect();
     if wanted.print_bits > 15 {
         for position in crowd(wanted, 40, 2 * wanted.shape().slots() as usize + 4) {
-            let stamp = Stamp { unit: feed.now.before(feed.dice.below(wanted.rule.span_units)), judged: feed.now };
+            let stamp = Stamp { unit: feed.now.before(feed.rng.below(wanted.rule.span_units)), judged: feed.now };
             if slice.set_at(&[position], stamp) {
                 model.set(position, stamp);
                 positions.push(position);
@@ -54,18 +54,18 @@ fn a_snapshot_in_the_middle_of_a_window_goes_on_as_its_slice_does() {
 }
 
 /// Calls all methods of a slice, whatever the slice holds. No call may panic.
-fn exercise(slice: &mut FilterSlice, wanted: &Wanted, dice: &mut Dice) {
+fn exercise(slice: &mut FilterSlice, wanted: &Wanted, rng: &mut TestRng) {
     let unit = slice.outline().unwrap().unit;
-    let keys = digests(dice.below(2000), 12);
+    let keys = digests(rng.below(2000), 12);
     let mut verdicts = [Verdict::Undecided; 12];
-    for ahead in [0, 1 + dice.below(40)] {
+    for ahead in [0, 1 + rng.below(40)] {
         let stamps = [Stamp::on_time(unit.after(ahead)); 12];
         slice.lookup_batch(&keys, &stamps, &mut verdicts);
         slice.observe_batch(&keys, &stamps, &mut verdicts);
     }
     slice.observe_batch(&keys[..1], &[Stamp::on_time(UnitNumber(3))], &mut verdicts[..1]);
-    let positions = [dice.below(wanted.geometry().positions())];
-    let now = unit.after(dice.below(40));
+    let positions = [rng.below(wanted.geometry().positions())];
+    let now = unit.after(rng.below(40));
     slice.set_at(&positions, Stamp { unit: now, judged: now });
     slice.test_at(&positions, Stamp::on_time(now));
     let (fill, rate) = slice.fill_and_rate(usize::MAX);
@@ -76,7 +76,7 @@ fn exercise(slice: &mut FilterSlice, wanted: &Wanted, dice: &mut Dice) {
     let _ = slice.put_missing_cells(&run);
     slice.recount();
     let _ = copy.merge(slice);
-    slice.advance(now.after(1 + dice.below(200)));
+    slice.advance(now.after(1 + rng.below(200)));
     slice.observe_batch(&keys, &[Stamp::on_time(now.after(300)); 12], &mut verdicts);
 }
 
@@ -86,7 +86,7 @@ fn damaged(
     wanted: &Wanted,
     whole: &[u8],
     slice: &mut FilterSlice,
-    dice: &mut Dice,
+    rng: &mut TestRng,
     change: impl Fn(&mut [u8]),
 ) -> bool {
     let mut bytes = whole.to_vec();
@@ -97,7 +97,7 @@ fn damaged(
         slice.lookup_batch(&digests(0, 1), &[Stamp::on_time(START)], &mut verdict);
         assert_eq!((verdict[0], slice.live_events()), (Verdict::FirstSeen, Some(0)), "not empty after an error");
     }
-    exercise(slice, wanted, dice);
+    exercise(slice, wanted, rng);
     read.is_ok()
 }
 
@@ -106,18 +106,18 @@ fn flip_bytes(every_cell_byte: bool) {
     for (seed, shape) in (1..).zip(shapes) {
         let wanted = Wanted::region(*shape, 2);
         let (slice, _, _, _) = used(&wanted, seed);
-        let (whole, mut read, mut dice) = (body(&slice), wanted.slice(), Dice(seed));
+        let (whole, mut read, mut rng) = (body(&slice), wanted.slice(), TestRng(seed));
         let cells_start = whole.len() - 1025 * LINE_BYTES;
         for at in 0..cells_start {
-            for value in [whole[at] ^ 1 << dice.below(8), dice.roll() as u8, 0, 0xFF] {
-                damaged(&wanted, &whole, &mut read, &mut dice, |bytes| bytes[at] = value);
+            for value in [whole[at] ^ 1 << rng.below(8), rng.roll() as u8, 0, 0xFF] {
+                damaged(&wanted, &whole, &mut read, &mut rng, |bytes| bytes[at] = value);
             }
         }
         let step = if every_cell_byte { 1 } else { 131 };
         let mut refused = 0;
         for at in (cells_start..whole.len()).step_by(step).chain(cells_start + STASH_START..whole.len()) {
-            let mask = 1 + dice.below(255) as u8;
-            refused += u64::from(!damaged(&wanted, &whole, &mut read, &mut dice, |bytes| bytes[at] ^= mask));
+            let mask = 1 + rng.below(255) as u8;
+            refused += u64::from(!damaged(&wanted, &whole, &mut read, &mut rng, |bytes| bytes[at] ^= mask));
         }
         assert!(refused > 0, "no damage was detected");
     }
@@ -141,22 +141,22 @@ fn lines_with_any_times_are_refused_or_harmless() {
         let wanted =
             Wanted { refresh: [Refresh::Fixed, Refresh::Refresh][seed as usize % 2], ..Wanted::region(shape, 2) };
         let (slice, _, _, _) = used(&wanted, seed);
-        let (whole, mut read, mut dice) = (body(&slice), wanted.slice(), Dice(seed + 50));
+        let (whole, mut read, mut rng) = (body(&slice), wanted.slice(), TestRng(seed + 50));
         let cells_start = whole.len() - 1025 * LINE_BYTES;
         let mut taken = 0;
         for _ in 0..120 {
             let word_bytes = usize::from(wanted.time_bits) / 8;
-            let (seed, density) = (dice.roll(), dice.below(4));
-            let is_taken = damaged(&wanted, &whole, &mut read, &mut dice, |bytes| {
-                let mut dice = Dice(seed);
+            let (seed, density) = (rng.roll(), rng.below(4));
+            let is_taken = damaged(&wanted, &whole, &mut read, &mut rng, |bytes| {
+                let mut rng = TestRng(seed);
                 // The upper half of a word holds head and base. A word of random bits would have too many ends of
                 // ticks.
-                for line in 0..1 + dice.below(1024) as usize * (density as usize / 2) {
+                for line in 0..1 + rng.below(1024) as usize * (density as usize / 2) {
                     let start = cells_start + line * LINE_BYTES;
                     let last = start + word_bytes - 1;
                     match density % 2 {
-                        0 => bytes[last] = bytes[last] & 7 | dice.roll() as u8 & 0xF8,
-                        _ => bytes[start] = dice.roll() as u8,
+                        0 => bytes[last] = bytes[last] & 7 | rng.roll() as u8 & 0xF8,
+                        _ => bytes[start] = rng.roll() as u8,
                     }
                 }
             });
@@ -211,7 +211,7 @@ fn entries_of_a_stash_with_any_numbers_are_refused_or_harmless() {
                 Wanted { refresh: [Refresh::Fixed, Refresh::Refresh][seed as usize % 2], ..Wanted::region(shape, 2) };
             let (slice, _, _, _) = used(&wanted, seed);
             let run = slice.cell_run(GenerationNumber::FIRST, 0, 1).unwrap();
-            let mut dice = Dice(seed);
+            let mut rng = TestRng(seed);
             for (print, bucket, fits) in
                 [(5_u32, 1023_u16, true), (1023, 0, true), (5, 1024, false), (u32::MAX, 7, wanted.print_bits == 32)]
             {
@@ -230,7 +230,7 @@ fn entries_of_a_stash_with_any_numbers_are_refused_or_harmless() {
                 let position =
                     [u64::from(bucket % 1024) << wanted.print_bits | u64::from(print) & ((1 << wanted.print_bits) - 1)];
                 assert!(!copy.test_at(&position, Stamp::on_time(run.unit.after(reach))).unwrap().is_hit(), "{expiry}");
-                exercise(&mut copy, &wanted, &mut dice);
+                exercise(&mut copy, &wanted, &mut rng);
             }
         }
     }
@@ -241,22 +241,22 @@ fn runs_of_random_bytes_are_refused_or_harmless() {
     for (seed, shape) in (1..).zip(SHAPES) {
         let wanted = Wanted::region(shape, 2);
         let (slice, _, _, _) = used(&wanted, seed);
-        let (run, mut dice) = (slice.cell_run(GenerationNumber::FIRST, 0, 1).unwrap(), Dice(seed));
+        let (run, mut rng) = (slice.cell_run(GenerationNumber::FIRST, 0, 1).unwrap(), TestRng(seed));
         let mut taken = 0;
         for round in 0..60 {
             let mut cells = run.cells.clone();
-            let changes = 1 + dice.below([1, 3, 2000][round % 3]);
+            let changes = 1 + rng.below([1, 3, 2000][round % 3]);
             for _ in 0..changes {
-                let at = dice.below(cells.len() as u64) as usize;
-                cells[at] = dice.roll() as u8;
+                let at = rng.below(cells.len() as u64) as usize;
+                cells[at] = rng.roll() as u8;
             }
-            let unit = [run.unit, run.unit.after(dice.below(50)), UnitNumber::FIRST, UnitNumber(1 << 61)][round % 4];
+            let unit = [run.unit, run.unit.after(rng.below(50)), UnitNumber::FIRST, UnitNumber(1 << 61)][round % 4];
             let mut copy = wanted.slice();
             taken += u64::from(copy.put_cells(&CellRun { cells, unit, ..run.clone() }).is_ok());
-            exercise(&mut copy, &wanted, &mut dice);
+            exercise(&mut copy, &wanted, &mut rng);
         }
         assert!(taken > 0 && taken < 60, "{taken} of 60 taken; {wanted:?}");
-        let noise = (0..run.cells.len()).map(|_| dice.roll() as u8).collect();
+        let noise = (0..run.cells.len()).map(|_| rng.roll() as u8).collect();
         assert!(wanted.slice().put_cells(&CellRun { cells: noise, ..run.clone() }).is_err());
         for bytes in [0, 64, 1024 * 64, 1025 * 64 - 1] {
             let cut = CellRun { cells: run.cells[..bytes].to_vec(), ..run.clone() };

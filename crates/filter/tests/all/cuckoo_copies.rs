@@ -2,7 +2,7 @@
 //! of two copies may differ although the copies have the same events. The tests therefore compare their maps from
 //! identities to expiries.
 
-use crate::common::{Dice, body};
+use crate::common::{TestRng, body};
 use crate::cuckoo_model::{
     Feed, LONG, Model, SHORT, START, Steps, Wanted, assert_same_map, batch_size, crowd, map_of, position_of,
 };
@@ -37,7 +37,7 @@ impl Copy {
     fn observe_from(&mut self, feed: &mut Feed, events: usize) {
         let mut left = events;
         while left > 0 {
-            let batch = batch_size(&mut feed.dice, left);
+            let batch = batch_size(&mut feed.rng, left);
             left -= batch;
             let (keys, stamps) = feed.batch(batch, STEPS);
             let mut verdicts = vec![Verdict::Undecided; batch];
@@ -143,7 +143,7 @@ fn merged_copies_answer_as_the_models_do(operations: usize) {
         let keys = positions(&wanted, KEYS);
         let mut copies = [Copy::new(wanted), Copy::new(wanted)];
         let mut feeds = [0, 1].map(|copy| Feed::new(&wanted, KEYS, 10 * seed + copy));
-        let mut dice = Dice(seed);
+        let mut rng = TestRng(seed);
         for _ in 0..MERGES {
             for (copy, feed) in copies.iter_mut().zip(&mut feeds) {
                 // An event is stamped by a clock that is not behind the copy.
@@ -151,7 +151,7 @@ fn merged_copies_answer_as_the_models_do(operations: usize) {
                 copy.observe_from(feed, 100);
             }
             let [a, b] = &mut copies;
-            match dice.below(4) {
+            match rng.below(4) {
                 0 => a.merge(b),
                 1 => b.merge(a),
                 _ => {}
@@ -283,7 +283,7 @@ fn replays_give_one_map(operations: usize) {
         let mut model = Model::new(wanted);
         journal.iter().for_each(|(key, stamp)| model.set(position_of(*key, &wanted.geometry()), *stamp));
         model.advance(feed.now);
-        let mut dice = Dice(seed);
+        let mut rng = TestRng(seed);
         for round in 0..6 {
             let mut slice = wanted.slice();
             let mut probes = Probes::new(slice.probe_shape());
@@ -296,7 +296,7 @@ fn replays_give_one_map(operations: usize) {
             slice.advance(feed.now);
             assert_same_map(&slice, &model, &keys, &format!("replayed in order {round}"));
             for index in (1..journal.len()).rev() {
-                journal.swap(index, dice.below(index as u64 + 1) as usize);
+                journal.swap(index, rng.below(index as u64 + 1) as usize);
             }
         }
     }

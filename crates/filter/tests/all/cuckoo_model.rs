@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::common::{self, Dice, digests};
+use crate::common::{self, TestRng, digests};
 use firstseen_filter::{
     BucketShape, CellDefinition, CuckooCells, Digest, FilterDefinition, FilterSlice, Geometry, Growth, Layout, Limit,
     REGION_BUCKETS, Refresh, Stamp, UnitNumber, Verdict, WindowRule, positions_of,
@@ -296,7 +296,7 @@ pub(crate) struct Steps {
 
 /// Stream of events of a given number of keys.
 pub(crate) struct Feed {
-    pub(crate) dice: Dice,
+    pub(crate) rng: TestRng,
     pub(crate) now: UnitNumber,
     pub(crate) keys: Vec<Digest>,
     rule: WindowRule,
@@ -306,11 +306,11 @@ pub(crate) struct Feed {
 impl Feed {
     pub(crate) fn new(wanted: &Wanted, keys: u64, seed: u64) -> Self {
         let ticks = u64::from(wanted.shape().ticks());
-        Self { dice: Dice(seed), now: START, keys: digests(0, keys), rule: wanted.rule, ticks }
+        Self { rng: TestRng(seed), now: START, keys: digests(0, keys), rule: wanted.rule, ticks }
     }
 
     fn comes(&mut self, one_of: u64) -> bool {
-        one_of > 0 && self.dice.below(one_of) == 0
+        one_of > 0 && self.rng.below(one_of) == 0
     }
 
     pub(crate) fn next(&mut self, steps: Steps) -> (Digest, Stamp) {
@@ -318,15 +318,15 @@ impl Feed {
             self.now = self.now.after(1);
         }
         if self.comes(steps.jump) {
-            self.now = self.now.after(self.dice.below(10 * self.ticks + 1));
+            self.now = self.now.after(self.rng.below(10 * self.ticks + 1));
         }
-        let key = self.dice.below(self.keys.len() as u64) as usize;
+        let key = self.rng.below(self.keys.len() as u64) as usize;
         let mut stamp = Stamp::on_time(self.now);
         if self.comes(steps.late) {
-            let unit = self.now.before(self.dice.below(self.rule.lateness_units + self.rule.span_units));
+            let unit = self.now.before(self.rng.below(self.rule.lateness_units + self.rule.span_units));
             stamp = self.rule.stamp(unit, self.now).unwrap_or(stamp);
         } else if self.comes(steps.life) {
-            stamp.unit = stamp.unit.before(self.dice.below(self.rule.span_units));
+            stamp.unit = stamp.unit.before(self.rng.below(self.rule.span_units));
         }
         (self.keys[key], stamp)
     }
@@ -337,9 +337,9 @@ impl Feed {
 }
 
 /// Returns the size of a batch, at most `left`. Most batches are small, and some are large.
-pub(crate) fn batch_size(dice: &mut Dice, left: usize) -> usize {
-    let most = [1, 3, 40, 600][dice.below(4) as usize];
-    (1 + dice.below(most) as usize).min(left)
+pub(crate) fn batch_size(rng: &mut TestRng, left: usize) -> usize {
+    let most = [1, 3, 40, 600][rng.below(4) as usize];
+    (1 + rng.below(most) as usize).min(left)
 }
 
 /// Numbers of operations of a short and of a long run.

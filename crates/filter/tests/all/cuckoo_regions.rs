@@ -1,7 +1,7 @@
 //! Tests of effects within a region of kind `cuckoo` that must not change any answer of the filter. These effects are
 //! full buckets, relocation, the stash, the sweep, and the layout of bytes.
 
-use crate::common::Dice;
+use crate::common::TestRng;
 use crate::cuckoo_model::{
     Model, SHAPES, START, Wanted, assert_same_map, crowd, identity_of, other_name_of, position_of,
 };
@@ -18,22 +18,22 @@ const LINE_BYTES: usize = 64;
 const CROWDED: [(u32, u8); 5] = [(16, 64), (17, 64), (24, 64), (32, 64), (16, 128)];
 
 /// Returns a random position in the filter.
-fn random_position(wanted: &Wanted, dice: &mut Dice) -> u64 {
-    dice.below(wanted.geometry().positions())
+fn random_position(wanted: &Wanted, rng: &mut TestRng) -> u64 {
+    rng.below(wanted.geometry().positions())
 }
 
 /// Returns the stamp of an event that arrives at `now` and lives for a random part of the window.
-fn any_life(wanted: &Wanted, dice: &mut Dice, now: UnitNumber) -> Stamp {
-    Stamp { unit: now.before(dice.below(wanted.rule.span_units)), judged: now }
+fn any_life(wanted: &Wanted, rng: &mut TestRng, now: UnitNumber) -> Stamp {
+    Stamp { unit: now.before(rng.below(wanted.rule.span_units)), judged: now }
 }
 
 /// Sets random positions until one of them finds no room. Returns the positions that found room.
-fn overfill(wanted: &Wanted, dice: &mut Dice, slice: &mut FilterSlice, model: &mut Model) -> Vec<u64> {
+fn overfill(wanted: &Wanted, rng: &mut TestRng, slice: &mut FilterSlice, model: &mut Model) -> Vec<u64> {
     let mut taken = Vec::new();
     slice.advance(START);
     model.advance(START);
     loop {
-        let (position, stamp) = (random_position(wanted, dice), any_life(wanted, dice, START));
+        let (position, stamp) = (random_position(wanted, rng), any_life(wanted, rng, START));
         if !slice.set_at(&[position], stamp) {
             return taken;
         }
@@ -46,18 +46,18 @@ fn overfill(wanted: &Wanted, dice: &mut Dice, slice: &mut FilterSlice, model: &m
 fn a_region_takes_nearly_as_many_entries_as_it_has_slots_and_loses_none() {
     for (seed, shape) in (1..).zip(SHAPES) {
         let wanted = Wanted::region(shape, [0, 3][seed as usize % 2]);
-        let (mut slice, mut model, mut dice) = (wanted.slice(), Model::new(wanted), Dice(seed));
-        let mut taken = overfill(&wanted, &mut dice, &mut slice, &mut model);
+        let (mut slice, mut model, mut rng) = (wanted.slice(), Model::new(wanted), TestRng(seed));
+        let mut taken = overfill(&wanted, &mut rng, &mut slice, &mut model);
         let (entries, slots) = (model.map().len() as f64, wanted.geometry().cells() as f64);
         assert!(entries > 0.97 * slots, "{} of {} slots; {wanted:?}", entries, slots);
         assert_eq!(slice.used_cells(), STASH_ENTRIES as u64, "the stash is full; {wanted:?}");
         assert_same_map(&slice, &model, &taken, "overfilled");
         // Further events are rejected or accepted, and existing events may live on.
         for _ in 0..3000 {
-            let again = taken[dice.below(taken.len() as u64) as usize];
+            let again = taken[rng.below(taken.len() as u64) as usize];
             let (position, stamp) = (
-                [again, random_position(&wanted, &mut dice)][dice.below(2) as usize],
-                any_life(&wanted, &mut dice, START),
+                [again, random_position(&wanted, &mut rng)][rng.below(2) as usize],
+                any_life(&wanted, &mut rng, START),
             );
             if slice.set_at(&[position], stamp) {
                 model.set(position, stamp);
@@ -67,7 +67,7 @@ fn a_region_takes_nearly_as_many_entries_as_it_has_slots_and_loses_none() {
         assert_same_map(&slice, &model, &taken, "with refusals");
         // Time passes in steps of various lengths, and so do sweeps.
         for _ in 0..12 {
-            model.advance(model.now.after(dice.below(1 + u64::from(wanted.shape().ticks()) / 2)));
+            model.advance(model.now.after(rng.below(1 + u64::from(wanted.shape().ticks()) / 2)));
             let mut verdicts = vec![Verdict::Undecided; 200];
             let keys = crate::common::digests(0, 200);
             slice.lookup_batch(&keys, &vec![Stamp::on_time(model.now); 200], &mut verdicts);
@@ -135,9 +135,9 @@ fn a_known_event_starts_its_window_again_however_full_its_region_is() {
     for (seed, shape) in (1..).zip(SHAPES) {
         for is_capacity_in_use in [false, true] {
             let region = Wanted { refresh: Refresh::Refresh, ..Wanted::region(shape, [0, 3][seed as usize % 2]) };
-            let mut dice = Dice(seed);
+            let mut rng = TestRng(seed);
             let (mut filled, mut scratch) = (region.slice(), Model::new(region));
-            let taken = overfill(&region, &mut dice, &mut filled, &mut scratch);
+            let taken = overfill(&region, &mut rng, &mut filled, &mut scratch);
             let live_events = filled.live_events().unwrap().min(region.capacity_events);
             let capacity_events = if is_capacity_in_use { live_events } else { region.capacity_events };
             let wanted = Wanted { capacity_events, ..region };
@@ -205,17 +205,17 @@ fn a_stash_is_emptied_into_buckets_of_any_age_and_changes_no_answer() {
         let wanted = Wanted::region(shape, 0);
         let room = 2 * wanted.shape().slots() as usize + STASH_ENTRIES;
         for step in 0..60 {
-            let (mut slice, mut model, mut dice) = (wanted.slice(), Model::new(wanted), Dice(step + 1));
-            let start = START.after(dice.below(100));
+            let (mut slice, mut model, mut rng) = (wanted.slice(), Model::new(wanted), TestRng(step + 1));
+            let start = START.after(rng.below(100));
             // In the order of the sweep, the buckets are far before the stash in some cases, and close to it in others.
             let positions = crowd(&wanted, [3, 500, 1020][step as usize % 3], room);
-            let stamps: Vec<_> = positions.iter().map(|_| any_life(&wanted, &mut dice, start)).collect();
+            let stamps: Vec<_> = positions.iter().map(|_| any_life(&wanted, &mut rng, start)).collect();
             observe(&mut slice, &mut model, &positions, &stamps, 0);
             assert_eq!(slice.used_cells(), STASH_ENTRIES as u64);
-            let (first, second) = (dice.below(24), 1 + dice.below(step + 1));
+            let (first, second) = (rng.below(24), 1 + rng.below(step + 1));
             for steps in [first, second, 1, 3] {
                 model.advance(model.now.after(steps));
-                if dice.below(2) == 0 {
+                if rng.below(2) == 0 {
                     slice.advance(model.now);
                 } else {
                     let mut verdicts = [Verdict::Undecided; 40];
@@ -251,8 +251,8 @@ fn a_filter_that_was_looked_up_while_empty_goes_on() {
 
 #[test]
 fn the_other_bucket_of_the_other_bucket_is_the_first_one_and_never_the_same() {
-    let mut dice = Dice(5);
-    let prints = (0..1024).chain((0..32).map(|bit| 1 << bit)).chain((0..1000).map(|_| dice.roll() as u32));
+    let mut rng = TestRng(5);
+    let prints = (0..1024).chain((0..32).map(|bit| 1 << bit)).chain((0..1000).map(|_| rng.roll() as u32));
     for print in prints {
         for bucket in 0..REGION_BUCKETS {
             let partner = BucketShape::partner(bucket, print);
@@ -303,9 +303,9 @@ fn buckets_of_every_shape_lie_in_their_64_bytes_as_the_layout_says() {
         let (slots, ticks) = (shape.slots(), shape.ticks());
         assert_eq!(slots, (512 - u32::from(time_bits)) / print_bits);
         assert!(slots <= 64 && ticks >= 2 && slots + ticks - 1 + 5 + (slots - 1).ilog2() < u32::from(time_bits));
-        let (mut slice, mut model, mut dice) = (wanted.slice(), Model::new(wanted), Dice(u64::from(print_bits)));
-        overfill(&wanted, &mut dice, &mut slice, &mut model);
-        let now = START.after(dice.below(u64::from(ticks) / 2));
+        let (mut slice, mut model, mut rng) = (wanted.slice(), Model::new(wanted), TestRng(u64::from(print_bits)));
+        overfill(&wanted, &mut rng, &mut slice, &mut model);
+        let now = START.after(rng.below(u64::from(ticks) / 2));
         slice.advance(now);
         model.advance(now);
         let run = slice.cell_run(GenerationNumber::FIRST, 0, usize::MAX / 2).unwrap();
@@ -332,12 +332,12 @@ fn full_regions_answer_alike_with_all_instructions() {
         let wanted = Wanted::region(shape, 2);
         let mut slices =
             [Instructions::Portable, Instructions::Widest].map(|all| wanted.slice().with_instructions(all));
-        let mut dice = Dice(9);
+        let mut rng = TestRng(9);
         let positions: Vec<_> =
-            (0..wanted.capacity_events + 2000).map(|_| random_position(&wanted, &mut dice)).collect();
+            (0..wanted.capacity_events + 2000).map(|_| random_position(&wanted, &mut rng)).collect();
         let mut probes = Probes::new(slices[0].probe_shape());
         positions.iter().for_each(|position| probes.push_positions(&[*position]).unwrap());
-        let stamps: Vec<_> = positions.iter().map(|_| any_life(&wanted, &mut dice, START)).collect();
+        let stamps: Vec<_> = positions.iter().map(|_| any_life(&wanted, &mut rng, START)).collect();
         let verdicts = slices.each_mut().map(|slice| {
             let mut verdicts = vec![Verdict::Undecided; positions.len()];
             slice.observe_probes(&probes, 0..positions.len(), &stamps, &mut verdicts).unwrap();

@@ -1,7 +1,7 @@
 //! Tests of specifications of kind `cuckoo`. They check which specifications are rejected, how large the filters are,
 //! how often they err, when they reject events, and how they grow.
 
-use crate::common::{Dice, assert_refused, digests};
+use crate::common::{TestRng, assert_refused, digests};
 use crate::cuckoo_model::{START, Wanted};
 use firstseen_filter::rates::cuckoo;
 use firstseen_filter::{
@@ -297,12 +297,12 @@ fn assert_counted(slice: &FilterSlice) {
 fn refreshed_events_count_once() {
     for batch in [1, 50, 3000] {
         let wanted = Wanted { refresh: Refresh::Refresh, capacity_events: 3000, ..Wanted::region((16, 64), 2) };
-        let (mut slice, mut dice) = (wanted.slice(), Dice(4));
+        let (mut slice, mut rng) = (wanted.slice(), TestRng(4));
         let keys = digests(0, 3000);
         let (mut unit, mut seen) = (START, 0);
         for round in 0..12 * 3000 / batch {
             unit = unit.after(u64::from(round % (600 / batch).max(1) == 0));
-            let part: Vec<_> = (0..batch).map(|_| keys[dice.below(3000) as usize]).collect();
+            let part: Vec<_> = (0..batch).map(|_| keys[rng.below(3000) as usize]).collect();
             let verdicts = observe(&mut slice, &part, unit);
             assert!(!verdicts.contains(&Verdict::Undecided), "refused in round {round} of batches of {batch}");
             assert_counted(&slice);
@@ -363,12 +363,12 @@ fn refreshed_events_outlive_the_generations_they_came_in() {
             ..Wanted::region((32, 64), 0)
         };
         let (mut slice, definition) = (wanted.slice(), wanted.definition());
-        let (mut exact, mut dice, keys) = (ExactWindow::of(&definition), Dice(8), digests(0, 900));
+        let (mut exact, mut rng, keys) = (ExactWindow::of(&definition), TestRng(8), digests(0, 900));
         let (mut unit, mut left) = (START, 40_000);
         while left > 0 {
             left -= batch;
-            unit = unit.after(u64::from(dice.below(1 + 400 / batch as u64) == 0));
-            let part: Vec<_> = (0..batch).map(|_| keys[dice.below(900) as usize]).collect();
+            unit = unit.after(u64::from(rng.below(1 + 400 / batch as u64) == 0));
+            let part: Vec<_> = (0..batch).map(|_| keys[rng.below(900) as usize]).collect();
             for (key, verdict) in part.iter().zip(observe(&mut slice, &part, unit)) {
                 let known = exact.observe(*key, Stamp::on_time(unit), verdict);
                 assert!(!known || verdict == Verdict::Duplicate, "{verdict:?} of a known event at {unit}");

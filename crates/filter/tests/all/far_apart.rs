@@ -5,7 +5,7 @@
 //! rejected every event of the third shipper, although that shipper was on time. The reason was that fewer than half of
 //! the following events were as recent as the events of that shipper.
 
-use crate::common::Dice;
+use crate::common::TestRng;
 use firstseen_filter::{FilterSpec, Kind, Placed, WindowClock};
 
 const MINUTE_MS: u64 = 60_000;
@@ -34,10 +34,10 @@ fn refused(clock: &mut WindowClock, times_ms: &[u64], known: usize, ahead: usize
 /// Returns the times of shippers that send `block` events each in turn. All shippers but the last are 15 minutes
 /// behind.
 fn shippers(count: u64, block: u64, gap_ms: u64) -> Vec<u64> {
-    let mut dice = Dice(count + block);
+    let mut rng = TestRng(count + block);
     let time_ms = |event: u64| {
         // With blocks of length 0, a random shipper sends each event.
-        let shipper = event.checked_div(block).unwrap_or_else(|| dice.below(count)) % count;
+        let shipper = event.checked_div(block).unwrap_or_else(|| rng.below(count)) % count;
         START_MS + event * gap_ms - if shipper == count - 1 { 0 } else { 15 * MINUTE_MS }
     };
     (0..EVENTS).map(time_ms).collect()
@@ -83,9 +83,9 @@ fn small_calls_learn_how_far_apart_a_stream_is() {
 #[test]
 fn events_that_are_delivered_late_refuse_none_that_is_on_time() {
     for gap_ms in [10, 100, 333, 1_000, 5_000] {
-        let mut dice = Dice(gap_ms);
+        let mut rng = TestRng(gap_ms);
         let times_ms: Vec<u64> =
-            (0..EVENTS).map(|event| START_MS + event * gap_ms - dice.below(10 * MINUTE_MS)).collect();
+            (0..EVENTS).map(|event| START_MS + event * gap_ms - rng.below(10 * MINUTE_MS)).collect();
         let refused = refused(&mut clock(), &times_ms, 4096, 4096).len() as u64;
         assert!(refused * 12 < EVENTS, "{refused} refused of {EVENTS}, {gap_ms} ms apart");
     }

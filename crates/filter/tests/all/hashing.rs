@@ -165,10 +165,10 @@ fn a_second_writing_of_the_steps_agrees() {
         (product % (1 << 64)) as u64 ^ (product / (1 << 64)) as u64
     };
     let share = |word: u64, range: u64| (u128::from(word) * u128::from(range) / (1 << 64)) as u64;
-    let mut dice = 1;
+    let mut rng = 1;
     for trial in 0..20_000u32 {
-        let digest = Digest { lo: split_mix(&mut dice), hi: split_mix(&mut dice) };
-        let cells = 1 + reduce(split_mix(&mut dice), 1 << 40);
+        let digest = Digest { lo: split_mix(&mut rng), hi: split_mix(&mut rng) };
+        let cells = 1 + reduce(split_mix(&mut rng), 1 << 40);
         let (cell_bits, lines) = ([1, 8, 16][trial as usize % 3], 1 << (trial / 3 % 3));
         let buckets = Layout::Buckets { time_bits: [64, 128][trial as usize / 36 % 2] };
         let layouts = [Layout::Classic, Layout::Partitioned, Layout::Blocked { lines }, buckets];

@@ -2,7 +2,8 @@
 //! event returns.
 
 use crate::common::{
-    self, Dice, LAYOUTS, Size, Stream, bits, bloom, body, buckets, config, digest, generations, geometry, growth, rule,
+    self, LAYOUTS, Size, Stream, TestRng, bits, bloom, body, buckets, config, digest, generations, geometry, growth,
+    rule,
 };
 use crate::common::{paces, timers, timing, words};
 use firstseen_filter::{
@@ -107,11 +108,11 @@ proptest! {
         let (b, exact_b, now_b) = copy(&definition, starts[1], seed + 1, pace);
         let (now, mut both) = (now_a.max(now_b), merged(&definition, &a, &b));
         // The check is repeated much later, when the wheel has come round, and for late events.
-        let mut dice = Dice(seed);
-        let aheads = [0, 1, dice.below(300), 300 + dice.below(70_000)];
+        let mut rng = TestRng(seed);
+        let aheads = [0, 1, rng.below(300), 300 + rng.below(70_000)];
         for unit in aheads.map(|ahead| now.after(ahead)) {
             both.advance(unit);
-            for behind in [0, dice.below(definition.rule.lateness_units + 1)] {
+            for behind in [0, rng.below(definition.rule.lateness_units + 1)] {
                 let stamp = Stamp { unit, judged: unit.before(behind) };
                 for key in 0..120 {
                     let known = exact_a.knows(digest(key), stamp) || exact_b.knows(digest(key), stamp);

@@ -2,8 +2,8 @@
 //! and batches.
 
 use crate::common::{
-    self, Dice, LAYOUTS, Size, Stream, body, config, definition, definitions, digest, digests, geometry, growth, paces,
-    rule, timing,
+    self, LAYOUTS, Size, Stream, TestRng, body, config, definition, definitions, digest, digests, geometry, growth,
+    paces, rule, timing,
 };
 use firstseen_filter::{
     AskError, BloomCells, CellDefinition, CounterStorage, CuckooCells, DecayRule, DecayingCells, DecayingShape, Digest,
@@ -32,7 +32,7 @@ fn probes_of(slice: &FilterSlice, digests: &[Digest]) -> Probes {
 }
 
 /// Returns positions as they arrive from the network. The words of blocks contain further bits, which must be ignored.
-fn from_outside(probes: &Probes, dice: &mut Dice) -> Probes {
+fn from_outside(probes: &Probes, rng: &mut TestRng) -> Probes {
     let mut arrived = Probes::new(probes.shape());
     for event in 0..probes.len() {
         match probes.shape() {
@@ -44,7 +44,7 @@ fn from_outside(probes: &Probes, dice: &mut Dice) -> Probes {
                 {
                     let used_bits = used * offset_bits;
                     let said = 1_u64.checked_shl(used_bits).map_or(u64::MAX, |bit| bit - 1);
-                    *word = *word & said | dice.roll() & !said;
+                    *word = *word & said | rng.roll() & !said;
                 }
                 arrived.push_block(probe).unwrap();
             }
@@ -64,19 +64,19 @@ fn same_answers(definition: &FilterDefinition, events: usize, pace: common::Pace
     }
     let mut by_digest = FilterSlice::build(definition).unwrap();
     let mut by_probe = FilterSlice::build(definition).unwrap();
-    let probes = from_outside(&probes_of(&by_probe, &digests), &mut stream.dice);
+    let probes = from_outside(&probes_of(&by_probe, &digests), &mut stream.rng);
     let mut got = [vec![Verdict::Undecided; digests.len()], vec![Verdict::Undecided; digests.len()]];
     let (cut_alike, mut start) = (seed.is_multiple_of(2), 0);
     while start < digests.len() {
-        let end = (start + 1 + stream.dice.below(300) as usize).min(digests.len());
-        let (stamps, lookup) = (&stamps[start..end], stream.dice.below(5) == 0);
+        let end = (start + 1 + stream.rng.below(300) as usize).min(digests.len());
+        let (stamps, lookup) = (&stamps[start..end], stream.rng.below(5) == 0);
         let [digest_told, probe_told] = &mut got;
         if lookup {
             by_digest.lookup_batch(&digests[start..end], stamps, &mut digest_told[start..end]);
             by_probe.lookup_probes(&probes, start..end, stamps, &mut probe_told[start..end]).unwrap();
         } else {
             by_digest.observe_batch(&digests[start..end], stamps, &mut digest_told[start..end]);
-            let first = if cut_alike { end - start } else { stream.dice.below((end - start) as u64 + 1) as usize };
+            let first = if cut_alike { end - start } else { stream.rng.below((end - start) as u64 + 1) as usize };
             let middle = start + first;
             for part in [start..middle, middle..end] {
                 let stamps = &stamps[part.start - start..part.end - start];
@@ -207,8 +207,8 @@ fn a_sliding_window_by_count_goes_on_when_positions_come() {
     let definition = definition(cells, rule(100, 0));
     let (mut by_digest, mut mixed) =
         (FilterSlice::build(&definition).unwrap(), FilterSlice::build(&definition).unwrap());
-    let mut dice = Dice(11);
-    let events: Vec<Digest> = (0..2000).map(|_| digest(dice.below(150))).collect();
+    let mut rng = TestRng(11);
+    let events: Vec<Digest> = (0..2000).map(|_| digest(rng.below(150))).collect();
     let probes = probes_of(&mixed, &events);
     let stamps: Vec<Stamp> = (0..2000).map(UnitNumber).map(Stamp::on_time).collect();
     let mut got = [[Verdict::Undecided; 50]; 2];
@@ -244,8 +244,8 @@ fn frequencies_by_position_are_those_by_digest() {
         let definition = decaying(rule, storage);
         let (mut by_digest, mut by_probe) =
             (FilterSlice::build(&definition).unwrap(), FilterSlice::build(&definition).unwrap());
-        let mut dice = Dice(5);
-        let events: Vec<Digest> = (0..3000).map(|_| digest(dice.below(200))).collect();
+        let mut rng = TestRng(5);
+        let events: Vec<Digest> = (0..3000).map(|_| digest(rng.below(200))).collect();
         let probes = probes_of(&by_probe, &events);
         let stamps: Vec<Stamp> = (0..3000).map(|event| Stamp::on_time(UnitNumber(70 + event / 90))).collect();
         let (mut counted, mut estimated) = ([[0.0; 100]; 2], [[0.0; 100]; 2]);

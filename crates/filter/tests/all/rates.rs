@@ -17,9 +17,9 @@ use firstseen_filter::{FilterSecret, Geometry, Layout, positions_of, reduce};
 const CONFIDENCE: f64 = 0.999;
 
 /// SplitMix64 generator with a fixed seed.
-struct Dice(u64);
+struct TestRng(u64);
 
-impl Dice {
+impl TestRng {
     fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -111,10 +111,10 @@ fn blocked_layouts_lie_as_often_as_their_own_formula_says() {
 #[test]
 fn one_block_is_exact_where_the_plain_formula_is_not() {
     // The filters have 16 cells, 4 positions and 3 events, and each filter gets a single query.
-    let (mut dice, mut hits, trials) = (Dice(3), 0, 200_000);
+    let (mut rng, mut hits, trials) = (TestRng(3), 0, 200_000);
     for _ in 0..trials {
-        let set = (0..12).fold(0u64, |set, _| set | 1 << dice.below(16));
-        hits += u64::from((0..4).all(|_| set >> dice.below(16) & 1 == 1));
+        let set = (0..12).fold(0u64, |set, _| set | 1 << rng.below(16));
+        hits += u64::from((0..4).all(|_| set >> rng.below(16) & 1 == 1));
     }
     assert_in_band(hits, trials, BlockRates::new(16, 4).rate(16.0, 3.0));
     assert!(!band::binomial(plain::rate(16.0, 4, 3.0), trials, CONFIDENCE).contains(&hits));
@@ -312,7 +312,7 @@ fn timers_hold_what_was_delivered() {
 
 #[test]
 fn stable_filters_settle_at_their_rate() {
-    let (mut dice, cells) = (Dice(8), 1 << 15);
+    let (mut rng, cells) = (TestRng(8), 1 << 15);
     for (hashes, decrements, max) in [(4, 4, 1u8), (3, 10, 2), (6, 25, 3)] {
         let geometry = Geometry::new(cells, hashes, 8, Layout::Classic).unwrap();
         let mut stream = Stream::new(8, geometry);
@@ -321,7 +321,7 @@ fn stable_filters_settle_at_their_rate() {
         for event in 0..warm + measured {
             let positions = stream.next();
             hits += u64::from(event >= warm && positions.iter().all(|position| values[*position as usize] > 0));
-            let start = dice.below(cells as usize);
+            let start = rng.below(cells as usize);
             for step in 0..decrements {
                 let value = &mut values[(start + step) % cells as usize];
                 *value = value.saturating_sub(1);
@@ -339,15 +339,15 @@ fn horizontal_slices_lie_as_their_loads_vary() {
     // filters.
     let (hashes, events, slices, queries, filters) = (4, 500, 16, 400, 500);
     let geometry = Geometry::new(256, hashes, 1, Layout::Classic).unwrap();
-    let (mut stream, mut dice, mut hits) = (Stream::new(9, geometry), Dice(9), 0);
+    let (mut stream, mut rng, mut hits) = (Stream::new(9, geometry), TestRng(9), 0);
     for _ in 0..filters {
         let mut cells = [[false; 256]; 16];
         for _ in 0..events {
-            let slice = &mut cells[dice.below(slices)];
+            let slice = &mut cells[rng.below(slices)];
             stream.next().iter().for_each(|position| slice[*position as usize] = true);
         }
         for _ in 0..queries {
-            let slice = &cells[dice.below(slices)];
+            let slice = &cells[rng.below(slices)];
             hits += u64::from(stream.next().iter().all(|position| slice[*position as usize]));
         }
     }
@@ -360,8 +360,8 @@ fn horizontal_slices_lie_as_their_loads_vary() {
 
 /// Simulates a pipelined lookup by its definition: it visits the slices of k positions, and tests the positions of one
 /// slice together.
-fn visit(dice: &mut Dice, slices: usize, hashes: usize, fill: f64) -> u64 {
-    let at: Vec<(usize, bool)> = (0..hashes).map(|_| (dice.below(slices), dice.chance(fill))).collect();
+fn visit(rng: &mut TestRng, slices: usize, hashes: usize, fill: f64) -> u64 {
+    let at: Vec<(usize, bool)> = (0..hashes).map(|_| (rng.below(slices), rng.chance(fill))).collect();
     let mut visited = Vec::new();
     for (slice, _) in &at {
         if visited.contains(slice) {
@@ -377,9 +377,9 @@ fn visit(dice: &mut Dice, slices: usize, hashes: usize, fill: f64) -> u64 {
 
 #[test]
 fn visits_are_those_of_a_walk() {
-    let (mut dice, walks) = (Dice(10), 200_000);
+    let (mut rng, walks) = (TestRng(10), 200_000);
     for (slices, hashes, fill) in [(4, 7, 0.5), (8, 8, 0.8), (16, 4, 0.3), (2, 10, 0.6), (5, 6, 1.0)] {
-        let total: u64 = (0..walks).map(|_| visit(&mut dice, slices, hashes, fill)).sum();
+        let total: u64 = (0..walks).map(|_| visit(&mut rng, slices, hashes, fill)).sum();
         let expected = slicing::visits(slices as u32, hashes as u32, fill);
         let mean = total as f64 / walks as f64;
         assert!((mean - expected).abs() < 3.3 * 2.0 / (walks as f64).sqrt(), "{mean} {expected}");
@@ -389,7 +389,7 @@ fn visits_are_those_of_a_walk() {
     for walk in 0..walks {
         let fill = plain::fill(1e6, 8, 1e5 * walk as f64 / walks as f64);
         let fill = if walk % 4 == 0 { 1.0 } else { fill };
-        total += visit(&mut dice, 8, 8, fill);
+        total += visit(&mut rng, 8, 8, fill);
     }
     let expected = slicing::stream_visits(8, 8, 1e6, 1e5, 0.25).test;
     let mean = total as f64 / walks as f64;
@@ -403,7 +403,7 @@ fn fairness_is_that_of_thrown_keys() {
     let total: f64 = (1..=400).map(|rank| 1.0 / f64::from(rank)).sum();
     let shares: Vec<f64> = (1..=400).map(|rank| 1.0 / f64::from(rank) / total).collect();
     let squares = shares.iter().map(|share| share * share).sum();
-    let mut dice = Dice(11);
+    let mut rng = TestRng(11);
     for (hashes, expected) in
         [(1, slicing::fairness_horizontal(10, squares)), (4, slicing::fairness_vertical(10, 4, squares))]
     {
@@ -412,7 +412,7 @@ fn fairness_is_that_of_thrown_keys() {
         for _ in 0..throws {
             let mut loads = [0.0; 10];
             for share in &shares {
-                (0..hashes).for_each(|_| loads[dice.below(10)] += share);
+                (0..hashes).for_each(|_| loads[rng.below(10)] += share);
             }
             inverse += 1.0 / slicing::fairness(&loads);
         }
@@ -422,18 +422,18 @@ fn fairness_is_that_of_thrown_keys() {
 
 /// Simulates one event in a diced filter while `failed` of its `groups * per_group` slices are down. All cells of the
 /// event lie in one group. Returns how many of its cells are alive and set, and whether a live cell is unset.
-fn judge(dice: &mut Dice, (groups, per_group, failed): (u32, u32, u32), hashes: u32, fill: f64) -> (u32, bool) {
+fn judge(rng: &mut TestRng, (groups, per_group, failed): (u32, u32, u32), hashes: u32, fill: f64) -> (u32, bool) {
     let mut down = vec![false; (groups * per_group) as usize];
     let mut left = failed;
     while left > 0 {
-        let was_down = std::mem::replace(&mut down[dice.below((groups * per_group) as usize)], true);
+        let was_down = std::mem::replace(&mut down[rng.below((groups * per_group) as usize)], true);
         left -= u32::from(!was_down);
     }
-    let group = dice.below(groups as usize) * per_group as usize;
+    let group = rng.below(groups as usize) * per_group as usize;
     let (mut set, mut disproved) = (0, false);
     for _ in 0..hashes {
-        if !down[group + dice.below(per_group as usize)] {
-            let is_set = dice.chance(fill);
+        if !down[group + rng.below(per_group as usize)] {
+            let is_set = rng.chance(fill);
             set += u32::from(is_set);
             disproved |= !is_set;
         }
@@ -443,16 +443,16 @@ fn judge(dice: &mut Dice, (groups, per_group, failed): (u32, u32, u32), hashes: 
 
 #[test]
 fn failures_mislead_as_often_as_the_formulas_say() {
-    let (mut dice, trials, hashes, fill) = (Dice(12), 100_000, 6, 0.7);
+    let (mut rng, trials, hashes, fill) = (TestRng(12), 100_000, 6, 0.7);
     for cluster in [(1, 500, 100), (4, 5, 4)] {
         let (groups, per_group, failed) = cluster;
         for least_set in [0, 2, 4, 6] {
             let (mut strict, mut literal, mut denied) = (0, 0, 0);
             for _ in 0..trials {
-                let (set, disproved) = judge(&mut dice, cluster, hashes, fill);
+                let (set, disproved) = judge(&mut rng, cluster, hashes, fill);
                 literal += u64::from(set >= least_set);
                 strict += u64::from(set >= least_set && !disproved);
-                denied += u64::from(judge(&mut dice, cluster, hashes, 1.0).0 < least_set);
+                denied += u64::from(judge(&mut rng, cluster, hashes, 1.0).0 < least_set);
             }
             let of = |rule| failures::diced_x_of_k(groups, per_group, failed, fill, hashes, least_set, rule);
             assert_in_band(strict, trials, of(Rule::Strict).false_positives);
@@ -470,10 +470,10 @@ fn failures_mislead_as_often_as_the_formulas_say() {
 
 #[test]
 fn a_band_holds_what_its_confidence_says() {
-    let (mut dice, p, trials, experiments) = (Dice(13), 0.03, 400, 20_000);
+    let (mut rng, p, trials, experiments) = (TestRng(13), 0.03, 400, 20_000);
     let band = band::binomial(p, trials, 0.9);
     let outside = (0..experiments)
-        .filter(|_| !band.contains(&((0..trials).filter(|_| dice.chance(p)).count() as u64)))
+        .filter(|_| !band.contains(&((0..trials).filter(|_| rng.chance(p)).count() as u64)))
         .count() as f64
         / f64::from(experiments);
     // Counts are integers, so a band is slightly wider than necessary.

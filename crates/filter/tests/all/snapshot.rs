@@ -3,7 +3,7 @@
 
 use std::io::{self, Read};
 
-use crate::common::{self, Dice, bloom, body, digests, generations, geometry, growth, reloaded, rule, timing};
+use crate::common::{self, TestRng, bloom, body, digests, generations, geometry, growth, reloaded, rule, timing};
 use firstseen_filter::snapshot::{self, SnapshotError, UnverifiedSnapshot};
 use firstseen_filter::{
     CellDefinition, CounterStorage, DecayRule, DecayingCells, DecayingShape, FilterDefinition, FilterSlice,
@@ -134,8 +134,8 @@ fn a_body_of_another_length_is_an_error() {
 #[test]
 fn frames_that_have_changed_places_are_an_error() {
     const FRAME: usize = (1 << 20) + 12;
-    let mut dice = Dice(3);
-    let cells: Vec<u8> = (0..5 << 19).map(|_| dice.roll() as u8).collect();
+    let mut rng = TestRng(3);
+    let cells: Vec<u8> = (0..5 << 19).map(|_| rng.roll() as u8).collect();
     let mut bytes = Vec::new();
     // The body is written in pieces that do not fit the frames.
     snapshot::write(&mut bytes, &"", |sink| cells.chunks(70_001).try_for_each(|piece| sink.write_all(piece))).unwrap();
@@ -222,22 +222,22 @@ fn numbers_from_outside_never_panic_nor_decide_an_allocation() {
 
 #[test]
 fn garbage_never_panics() {
-    let mut dice = Dice(9);
+    let mut rng = TestRng(9);
     for definition in definitions() {
         let whole = body(&used(&definition));
         for _ in 0..300 {
             let mut slice = FilterSlice::build(&definition).unwrap();
             let mut bytes = whole.clone();
-            for _ in 0..=dice.below(8) {
-                let place = dice.below(bytes.len() as u64) as usize;
-                bytes[place] = dice.roll() as u8;
+            for _ in 0..=rng.below(8) {
+                let place = rng.below(bytes.len() as u64) as usize;
+                bytes[place] = rng.roll() as u8;
             }
-            bytes.truncate(dice.below(2 * whole.len() as u64) as usize);
+            bytes.truncate(rng.below(2 * whole.len() as u64) as usize);
             let read = slice.read_body(&mut &bytes[..]);
             assert_usable(&mut slice, read, &definition);
         }
         for length in [0, 7, 15, 16, 17, 24, 100, 5000] {
-            let noise: Vec<u8> = (0..length).map(|_| dice.roll() as u8).collect();
+            let noise: Vec<u8> = (0..length).map(|_| rng.roll() as u8).collect();
             assert!(load(&noise, &mut FilterSlice::build(&definition).unwrap()).is_err());
             let mut framed = saved(&definition)[..16].to_vec();
             framed.extend(noise);

@@ -6,7 +6,7 @@ use firstseen_filter::{
     FilterDefinition, FilterSlice, FilterSpec, Kind, Refresh, Stamp, TtlError, Unit, UnitNumber, Verdict,
 };
 
-use crate::common::{Dice, digest};
+use crate::common::{TestRng, digest};
 
 const WINDOW_MS: u64 = 3_600_000;
 
@@ -26,13 +26,13 @@ fn unit_ms(definition: &FilterDefinition) -> u64 {
 /// of the events are known already. The map contains the time at which each event must be forgotten.
 fn lives_end_as_asked(kind: Kind) {
     let definition = definition(kind);
-    let (unit_ms, mut slice, mut dice) = (unit_ms(&definition), FilterSlice::build(&definition).unwrap(), Dice(3));
+    let (unit_ms, mut slice, mut rng) = (unit_ms(&definition), FilterSlice::build(&definition).unwrap(), TestRng(3));
     let (mut now, mut expiries) = (UnitNumber(1_000), HashMap::<u64, UnitNumber>::new());
     let (mut found, mut forgotten) = (0, 0);
     for _ in 0..2_000 {
-        now = now.after([0, 0, 0, 1, 1, 2, 7][dice.below(7) as usize]);
-        let keys: Vec<u64> = (0..dice.below(8)).map(|_| dice.below(300)).collect();
-        let lives: Vec<u64> = keys.iter().map(|_| 1 + dice.below(WINDOW_MS)).collect();
+        now = now.after([0, 0, 0, 1, 1, 2, 7][rng.below(7) as usize]);
+        let keys: Vec<u64> = (0..rng.below(8)).map(|_| rng.below(300)).collect();
+        let lives: Vec<u64> = keys.iter().map(|_| 1 + rng.below(WINDOW_MS)).collect();
         let stamps: Vec<Stamp> = lives.iter().map(|life| definition.stamp_for(*life, now).unwrap()).collect();
         let digests: Vec<_> = keys.iter().map(|key| digest(*key)).collect();
         let mut verdicts = vec![Verdict::Undecided; keys.len()];

@@ -157,9 +157,9 @@ enum EncodingName {
 const NORMALIZATIONS: [(&str, KeyNormalization); 2] = [("", KeyNormalization::None), ("url", KeyNormalization::Url)];
 
 /// Options that a query contains. Each option occurs only once.
-struct Given(Vec<(String, String)>);
+struct QueryOptions(Vec<(String, String)>);
 
-impl Given {
+impl QueryOptions {
     /// Parses the options.
     ///
     /// # Errors
@@ -222,7 +222,7 @@ impl DedupOptions {
     /// # Errors
     /// Returns a problem that says what is wrong with the options.
     pub(crate) fn read(query: Option<&str>, headers: &HeaderMap) -> Result<Self, Problem> {
-        let given = Given::read(query)?;
+        let given = QueryOptions::read(query)?;
         let format: RecordFormat =
             given.value("format").unwrap_or("lines").parse().map_err(|error| wrong("format", &error))?;
         let mut times = given.names("time").into_iter();

@@ -17,11 +17,11 @@ use super::pipe::BodyReader;
 use super::query::DedupOptions;
 
 /// Maximum number of parsed pieces that wait until the cluster decides their records.
-const PIECES_MAX: usize = 2;
+const BATCHES_MAX: usize = 2;
 
 /// Consecutive records.
 #[derive(Default)]
-pub(crate) struct Piece {
+pub(crate) struct RecordBatch {
     pub(crate) block: Block,
     pub(crate) parsed: ParsedBlock,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Piece {
 /// Result of a reading step.
 pub(crate) enum Progress {
     /// More records.
-    Piece(Box<Piece>),
+    RecordBatch(Box<RecordBatch>),
     /// The body has ended. The text names a field that no record has, if there is such a field.
     End(Option<String>),
     /// The rest of the body cannot be read.
@@ -37,15 +37,15 @@ pub(crate) enum Progress {
 }
 
 /// Channels for pieces that were read, and for returning used pieces so that their memory is reused.
-pub(crate) struct Pieces {
+pub(crate) struct RecordBatches {
     pub(crate) read: Receiver<Progress>,
-    pub(crate) spent: Sender<Box<Piece>>,
+    pub(crate) spent: Sender<Box<RecordBatch>>,
 }
 
 /// Starts to read a body on a thread for blocking work.
-pub(crate) fn start(body: BodyReader, options: &DedupOptions, parser: RecordParser) -> Pieces {
-    let (sender, read) = channel(PIECES_MAX);
-    let (spent, reusable) = channel(PIECES_MAX + 2);
+pub(crate) fn start(body: BodyReader, options: &DedupOptions, parser: RecordParser) -> RecordBatches {
+    let (sender, read) = channel(BATCHES_MAX);
+    let (spent, reusable) = channel(BATCHES_MAX + 2);
     let blocks = options.blocks();
     let compression = options.compression;
     tokio::task::spawn_blocking(move || {
@@ -57,7 +57,7 @@ pub(crate) fn start(body: BodyReader, options: &DedupOptions, parser: RecordPars
         // Sending fails if the request has ended in the meantime, which is not an error.
         let _ = reading.sender.blocking_send(last);
     });
-    Pieces { read, spent }
+    RecordBatches { read, spent }
 }
 
 /// Returns the text of a body that has this compression.
@@ -78,15 +78,15 @@ fn opened(body: BodyReader, compression: Compression) -> Result<TextInput<BodyRe
 struct Reading {
     parser: RecordParser,
     sender: Sender<Progress>,
-    reusable: Receiver<Box<Piece>>,
+    reusable: Receiver<Box<RecordBatch>>,
 }
 
 impl Reading {
     /// Reads and parses all records. Returns how the body has ended.
     fn all(&mut self, mut reader: BlockReader<impl Read>) -> Progress {
         loop {
-            let mut piece = self.reusable.try_recv().unwrap_or_default();
-            let Piece { block, parsed } = &mut *piece;
+            let mut batch = self.reusable.try_recv().unwrap_or_default();
+            let RecordBatch { block, parsed } = &mut *batch;
             match reader.read_block(block) {
                 Ok(true) => {}
                 Ok(false) => return Progress::End(self.parser.finish().err().map(|error| error.to_string())),
@@ -100,7 +100,7 @@ impl Reading {
                 return Progress::Failed(error.to_string());
             }
             let refusal = parsed.refusal().map(ToString::to_string);
-            if self.sender.blocking_send(Progress::Piece(piece)).is_err() {
+            if self.sender.blocking_send(Progress::RecordBatch(batch)).is_err() {
                 return Progress::End(None);
             }
             if let Some(refusal) = refusal {

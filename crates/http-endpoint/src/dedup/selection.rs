@@ -12,7 +12,7 @@ use firstseen_routing::Reason;
 use serde::Serialize;
 
 use super::query::Unjudged;
-use super::reading::Piece;
+use super::reading::RecordBatch;
 
 /// Report on a `dedup` request, which is sent as a trailer.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
@@ -42,7 +42,7 @@ impl Report {
 }
 
 /// State that decides which bytes are sent back.
-pub(crate) struct Passing {
+pub(crate) struct Selection {
     unjudged: Unjudged,
     pub(crate) report: Report,
     beyond: BeyondWindow,
@@ -51,15 +51,21 @@ pub(crate) struct Passing {
     passed_rejected: bool,
 }
 
-impl Passing {
+impl Selection {
     pub(crate) fn new(unjudged: Unjudged, window: &Window) -> Self {
         Self { unjudged, report: Report::default(), beyond: BeyondWindow::new(window), passed_rejected: false }
     }
 
     /// Appends the bytes of a piece that are sent back to `kept`. `times_ms` has the times of the events, if records
     /// carry times.
-    pub(crate) fn pass_on(&mut self, piece: &Piece, verdicts: &mut [Verdict], times_ms: &[u64], kept: &mut Vec<u8>) {
-        let Piece { block, parsed } = piece;
+    pub(crate) fn select(
+        &mut self,
+        batch: &RecordBatch,
+        verdicts: &mut [Verdict],
+        times_ms: &[u64],
+        kept: &mut Vec<u8>,
+    ) {
+        let RecordBatch { block, parsed } = batch;
         let bytes = block.bytes();
         if parsed.is_rest() {
             kept.extend_from_slice(if self.passed_rejected { bytes } else { &[] });
@@ -173,28 +179,28 @@ mod tests {
     const NEW: Verdict = Verdict::FirstSeen;
     const SEEN: Verdict = Verdict::Duplicate;
 
-    fn piece(format: RecordFormat, key: &[&str], input: &str) -> Piece {
+    fn batch(format: RecordFormat, key: &[&str], input: &str) -> RecordBatch {
         let config =
             ParserConfig { key: key.iter().map(|key| (*key).to_owned()).collect(), ..ParserConfig::new(format) };
         let mut parser = RecordParser::new(config, FilterSecret::from_seed(1)).unwrap();
         let mut reader = BlockReader::new(input.as_bytes(), BlockOptions::for_format(format));
-        let mut piece = Piece::default();
-        assert!(reader.read_block(&mut piece.block).unwrap());
-        parser.parse(&piece.block, &mut piece.parsed).unwrap();
-        piece
+        let mut batch = RecordBatch::default();
+        assert!(reader.read_block(&mut batch.block).unwrap());
+        parser.parse(&batch.block, &mut batch.parsed).unwrap();
+        batch
     }
 
-    fn passed(unjudged: Unjudged, piece: &Piece, verdicts: &[Verdict]) -> (String, Report) {
-        let mut passing = Passing::new(unjudged, &Window::Unbounded);
+    fn passed(unjudged: Unjudged, batch: &RecordBatch, verdicts: &[Verdict]) -> (String, Report) {
+        let mut passing = Selection::new(unjudged, &Window::Unbounded);
         let mut kept = Vec::new();
-        passing.pass_on(piece, &mut verdicts.to_vec(), &[], &mut kept);
+        passing.select(batch, &mut verdicts.to_vec(), &[], &mut kept);
         (String::from_utf8(kept).unwrap(), passing.report)
     }
 
     #[test]
     fn records_that_are_new_are_passed_on_unchanged() {
-        let piece = piece(RecordFormat::Csv, &["user"], "user,ad\r\nann,1\r\n bob,2\r\n\"ann\",3\r\n");
-        let (kept, report) = passed(Unjudged::Pass, &piece, &[NEW, NEW, SEEN]);
+        let batch = batch(RecordFormat::Csv, &["user"], "user,ad\r\nann,1\r\n bob,2\r\n\"ann\",3\r\n");
+        let (kept, report) = passed(Unjudged::Pass, &batch, &[NEW, NEW, SEEN]);
         assert_eq!(kept, "user,ad\r\nann,1\r\n bob,2\r\n");
         assert_eq!((report.records, report.first_seen, report.duplicates), (3, 2, 1));
     }
@@ -202,14 +208,14 @@ mod tests {
     #[test]
     fn records_that_cannot_be_judged_are_passed_on_or_dropped_in_their_place() {
         let input = "{\"user\":1}\nno json\n{\"ad\":2}\n{\"user\":3}\n";
-        let piece = piece(RecordFormat::Jsonl, &["user"], input);
+        let batch = batch(RecordFormat::Jsonl, &["user"], input);
         let verdicts = [NEW, Verdict::Undecided(Reason::Full)];
-        let (kept, report) = passed(Unjudged::Pass, &piece, &verdicts);
+        let (kept, report) = passed(Unjudged::Pass, &batch, &verdicts);
         assert_eq!(kept, input);
         assert_eq!((report.records, report.rejected, report.undecided), (2, 2, 1));
         assert_eq!(report.reasons.get("full"), Some(&1));
         assert_eq!(report.reasons.values().sum::<u64>(), 3);
-        let (kept, _) = passed(Unjudged::Drop, &piece, &verdicts);
+        let (kept, _) = passed(Unjudged::Drop, &batch, &verdicts);
         assert_eq!(kept, "{\"user\":1}\n");
     }
 

@@ -21,8 +21,8 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep};
 
 use super::query::Unjudged;
-use super::reading::{Piece, Pieces, Progress};
-use super::selection::Passing;
+use super::reading::{Progress, RecordBatch, RecordBatches};
+use super::selection::Selection;
 use super::{Places, REPORT};
 use crate::connected_client::refused;
 use crate::flushes::Flushes;
@@ -32,9 +32,9 @@ use crate::shared::Shared;
 /// Maximum number of parts of the reply that wait to be sent.
 const PARTS_MAX: usize = 2;
 /// Time for which events are retried that nodes refuse temporarily.
-const AGAIN_FOR: Duration = Duration::from_secs(15);
+const RETRY_FOR: Duration = Duration::from_secs(15);
 /// Pause before each retry.
-const AGAIN_PAUSE: Duration = Duration::from_millis(200);
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// Maximum time that a stream waits for the quota of its principal.
 const QUOTA_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Number of events that are taken from a quota at once.
@@ -47,7 +47,7 @@ type Part = Result<Frame<Bytes>, String>;
 pub(super) struct Opened {
     pub(super) name: Arc<str>,
     pub(super) filter: Filter,
-    pub(super) guest: Arc<dyn ClientSession>,
+    pub(super) client_session: Arc<dyn ClientSession>,
     /// Source of the records' idempotency keys.
     pub(super) source: Option<u128>,
     /// Whether records have the time at which they arrive.
@@ -58,18 +58,24 @@ pub(super) struct Opened {
 pub(super) struct Stream {
     shared: Arc<Shared>,
     opened: Opened,
-    pieces: Pieces,
-    passing: Passing,
+    batches: RecordBatches,
+    passing: Selection,
     /// Number of the next record, which is part of its idempotency key.
     next_number: u64,
     _places: Places,
 }
 
 impl Stream {
-    pub(super) fn new(shared: Arc<Shared>, opened: Opened, pieces: Pieces, unjudged: Unjudged, places: Places) -> Self {
-        let passing = Passing::new(unjudged, &opened.filter.info().definition.group.window);
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        opened: Opened,
+        batches: RecordBatches,
+        unjudged: Unjudged,
+        places: Places,
+    ) -> Self {
+        let passing = Selection::new(unjudged, &opened.filter.info().definition.group.window);
         shared.common.counts.streams.fetch_add(1, Ordering::Relaxed);
-        Self { shared, opened, pieces, passing, next_number: 0, _places: places }
+        Self { shared, opened, batches, passing, next_number: 0, _places: places }
     }
 
     /// Waits for the first records, and returns the body of the reply. A task continues to fill the body.
@@ -80,20 +86,20 @@ impl Stream {
         let first = self.next().await;
         let first = match first {
             Progress::Failed(why) => return Err(Problem::impossible(format_args!("body: {why}"))),
-            Progress::Piece(piece) => Some(self.answered(piece).await.map_err(refused)?),
+            Progress::RecordBatch(batch) => Some(self.answered(batch).await.map_err(refused)?),
             Progress::End(lacking) => {
                 self.passing.report.lacking = lacking;
                 None
             }
         };
         let (sender, parts) = channel(PARTS_MAX);
-        tokio::spawn(self.go_on(first, sender));
+        tokio::spawn(self.send_all(first, sender));
         Ok(Body::new(Parts { parts, flushes, failed: None }))
     }
 
     /// Sends the records to keep of the first piece, which is `None` if there is no piece, and then those of all other
     /// pieces.
-    async fn go_on(mut self, first: Option<Bytes>, parts: Sender<Part>) {
+    async fn send_all(mut self, first: Option<Bytes>, parts: Sender<Part>) {
         let has_ended = first.is_none();
         let mut kept = first.unwrap_or_default();
         let mut ended = has_ended;
@@ -105,7 +111,7 @@ impl Stream {
                 break;
             }
             kept = match self.next().await {
-                Progress::Piece(piece) => match self.answered(piece).await {
+                Progress::RecordBatch(batch) => match self.answered(batch).await {
                     Ok(kept) => kept,
                     Err(why) => return cut_off(&parts, refused(why).detail()).await,
                 },
@@ -125,15 +131,15 @@ impl Stream {
     }
 
     async fn next(&mut self) -> Progress {
-        match self.pieces.read.recv().await {
+        match self.batches.read.recv().await {
             Some(progress) => progress,
             None => Progress::Failed("the thread that reads the records has ended".to_owned()),
         }
     }
 
     /// Judges a piece, and returns the bytes of the piece that are sent back.
-    async fn answered(&mut self, piece: Box<Piece>) -> Result<Bytes, Refused> {
-        let events = piece.parsed.len();
+    async fn answered(&mut self, batch: Box<RecordBatch>) -> Result<Bytes, Refused> {
+        let events = batch.parsed.len();
         let mut times_ms = Vec::new();
         let mut verdicts = Vec::new();
         if events > 0 {
@@ -143,20 +149,20 @@ impl Stream {
                 Some(Err(reason)) => verdicts = vec![Verdict::Undecided(reason); events],
                 Some(Ok(now_ms)) => times_ms = vec![now_ms; events],
                 // The parser rejects times before 1970, so the cast is safe.
-                None => times_ms = piece.parsed.times_ms().iter().map(|ms| ms.cast_unsigned()).collect(),
+                None => times_ms = batch.parsed.times_ms().iter().map(|ms| ms.cast_unsigned()).collect(),
             }
             if verdicts.is_empty() {
-                verdicts = self.verdicts(&piece, &times_ms).await;
+                verdicts = self.verdicts(&batch, &times_ms).await;
             }
         }
         self.next_number += events as u64;
-        let mut kept = Vec::with_capacity(piece.block.bytes().len());
-        self.passing.pass_on(&piece, &mut verdicts, &times_ms, &mut kept);
+        let mut kept = Vec::with_capacity(batch.block.bytes().len());
+        self.passing.select(&batch, &mut verdicts, &times_ms, &mut kept);
         let counts = &self.shared.common.counts;
         let undecided = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Undecided(_))).count();
         counts.events.fetch_add(events as u64, Ordering::Relaxed);
         counts.undecided.fetch_add(undecided as u64, Ordering::Relaxed);
-        let _ = self.pieces.spent.try_send(piece);
+        let _ = self.batches.spent.try_send(batch);
         Ok(Bytes::from(kept))
     }
 
@@ -167,7 +173,7 @@ impl Stream {
         while rest > 0 {
             // Events are taken in steps, because a quota may be too small for a whole piece.
             let step = rest.min(QUOTA_STEP_EVENTS);
-            match self.opened.guest.may(FilterVerb::Observe, &self.opened.name, step) {
+            match self.opened.client_session.may(FilterVerb::Observe, &self.opened.name, step) {
                 Ok(()) => rest -= step,
                 Err(Refused::Spent(after)) if Instant::now() + after < until => sleep(after).await,
                 Err(refused) => return Err(refused),
@@ -177,17 +183,17 @@ impl Stream {
     }
 
     /// Returns the verdicts on the events of a piece. Retries events that nodes refuse temporarily.
-    async fn verdicts(&self, piece: &Piece, times_ms: &[u64]) -> Vec<Verdict> {
-        let until = Instant::now() + AGAIN_FOR;
-        let mut verdicts = self.ask(piece, times_ms, None).await;
+    async fn verdicts(&self, batch: &RecordBatch, times_ms: &[u64]) -> Vec<Verdict> {
+        let until = Instant::now() + RETRY_FOR;
+        let mut verdicts = self.ask(batch, times_ms, None).await;
         loop {
             let again: Vec<usize> =
                 (0..verdicts.len()).filter(|event| verdicts.get(*event).is_some_and(is_for_now)).collect();
             if again.is_empty() || Instant::now() >= until || self.shared.stop.is_cancelled() {
                 return verdicts;
             }
-            sleep(AGAIN_PAUSE).await;
-            let answers = self.ask(piece, times_ms, Some(&again)).await;
+            sleep(RETRY_PAUSE).await;
+            let answers = self.ask(batch, times_ms, Some(&again)).await;
             for (event, answer) in again.into_iter().zip(answers) {
                 if let Some(verdict) = verdicts.get_mut(event) {
                     *verdict = answer;
@@ -204,8 +210,8 @@ impl Stream {
     }
 
     /// Requests verdicts on the events of a piece, or on some of them.
-    async fn ask(&self, piece: &Piece, times_ms: &[u64], some: Option<&[usize]>) -> Vec<Verdict> {
-        let Piece { block, parsed } = piece;
+    async fn ask(&self, batch: &RecordBatch, times_ms: &[u64], some: Option<&[usize]>) -> Vec<Verdict> {
+        let RecordBatch { block, parsed } = batch;
         let filter = &self.opened.filter;
         let own = filter.info().secret;
         let hash = |secret: &FilterSecret| {

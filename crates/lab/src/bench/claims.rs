@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::figures::Measured;
-use super::flow::{Asks, Claimed, Expected, claim, events_per_s, now_ms};
+use super::flow::{Claimed, Expected, FlowOperation, claim, events_per_s, now_ms};
 use super::keys::Keys;
 use super::local::{CLIENT_BATCH_EVENTS, LocalCluster, NewFilter};
 use super::{Figures, PageTable, Size};
@@ -30,9 +30,9 @@ const LOST_LEASE: Duration = Duration::from_secs(2);
 /// Number of events that are claimed when a node is killed.
 const LOST_EVENTS: u64 = 1_000;
 /// Maximum time for which claims on these events are retried.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval between two retries.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Measurements of a slicing.
 #[derive(Default)]
@@ -81,12 +81,12 @@ pub(super) fn measure(size: Size) -> anyhow::Result<ClaimsFigures> {
         for ((_, flags), runs) in SLICINGS.iter().zip(&mut runs) {
             let keys = Keys::new(u64::from(number), size.events);
             let plain = NewFilter { name: "plain", ..NewFilter::bench(size.events, flags) };
-            let rates = rates(&cluster, size, plain, keys, Asks::Observe)?;
+            let rates = rates(&cluster, size, plain, keys, FlowOperation::Observe)?;
             runs.observed.push(rates.new);
             runs.observed_again.push(rates.known);
             let flags = [*flags, &["--claims", "10s"]].concat();
             let claimed = NewFilter { name: "claimed", ..NewFilter::bench(size.events, &flags) };
-            let rates = self::rates(&cluster, size, claimed, keys, Asks::Claim(LEASE))?;
+            let rates = self::rates(&cluster, size, claimed, keys, FlowOperation::Claim(LEASE))?;
             runs.claimed.push(rates.new);
             runs.claimed_again.push(rates.known);
         }
@@ -110,7 +110,13 @@ struct Rates {
     known: f64,
 }
 
-fn rates(cluster: &LocalCluster, size: Size, filter: NewFilter<'_>, keys: Keys, asks: Asks) -> anyhow::Result<Rates> {
+fn rates(
+    cluster: &LocalCluster,
+    size: Size,
+    filter: NewFilter<'_>,
+    keys: Keys,
+    asks: FlowOperation,
+) -> anyhow::Result<Rates> {
     cluster.with_client(filter, size.batch, async |filter| {
         let new = events_per_s(filter, keys, size.batch, Expected::New, asks).await?;
         let known = events_per_s(filter, keys, size.batch, Expected::Known, asks).await?;
@@ -168,13 +174,13 @@ fn definite_after_ms(cluster: &LocalCluster) -> anyhow::Result<u64> {
         }
         cluster.kill_one()?;
         let killed = Instant::now();
-        while !left.is_empty() && killed.elapsed() < PATIENCE {
-            tokio::time::sleep(LOOK).await;
+        while !left.is_empty() && killed.elapsed() < TIMEOUT {
+            tokio::time::sleep(POLL_INTERVAL).await;
             let granted = claim_now(&filter, &left).await?;
             left.retain(|event| granted.binary_search(event).is_err());
         }
         if !left.is_empty() {
-            bail!("{} events are granted to nobody {PATIENCE:?} after a node was killed", left.len());
+            bail!("{} events are granted to nobody {TIMEOUT:?} after a node was killed", left.len());
         }
         Ok(killed.elapsed().as_millis() as u64)
     })

@@ -14,7 +14,7 @@ use firstseen_filter::Kind;
 use super::Size;
 use super::calls::{calls_latency, calls_per_s, until};
 use super::figures::{ClusterFigures, Measured, RedisFigures, Side};
-use super::flow::{Asks, Expected, events_per_s};
+use super::flow::{Expected, FlowOperation, events_per_s};
 use super::keys::Keys;
 use super::local::{LocalCluster, NewFilter};
 use super::open_loop::{Latency, latency};
@@ -112,7 +112,8 @@ impl Bench {
     /// Measures the rate in events per second.
     fn rate(&self, size: Size, number: u64) -> anyhow::Result<f64> {
         self.with_filter(size, size.events, async |filter| {
-            events_per_s(filter, Keys::new(number, size.events), size.batch, Expected::New, Asks::Observe).await
+            events_per_s(filter, Keys::new(number, size.events), size.batch, Expected::New, FlowOperation::Observe)
+                .await
         })
     }
 

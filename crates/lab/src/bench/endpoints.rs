@@ -16,7 +16,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 
 use super::figures::Measured;
-use super::flow::{Asks, Expected, events_per_s};
+use super::flow::{Expected, FlowOperation, events_per_s};
 use super::keys::Keys;
 use super::local::{LocalCluster, NewFilter};
 use super::redis::write_set;
@@ -87,7 +87,7 @@ pub(super) fn measure(args: &EndpointsArgs) -> anyhow::Result<EndpointsFigures> 
     for number in 0..u64::from(size.runs) {
         let keys = Keys::new(number, size.events);
         client.push(cluster.with_client(by_client, size.batch, async |filter| {
-            events_per_s(filter, keys, size.batch, Expected::New, Asks::Observe).await
+            events_per_s(filter, keys, size.batch, Expected::New, FlowOperation::Observe).await
         })?);
         for (body, rates) in [(Body::Json, &mut json), (Body::Text, &mut text)] {
             rates.push(cluster.with_filter(by_endpoint, || batches(http, args, body, keys))?);

@@ -41,7 +41,7 @@ pub(super) enum Expected {
 
 /// Operation on the events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asks {
+pub(super) enum FlowOperation {
     Observe,
     /// Events are claimed for this duration, and confirmed immediately.
     Claim(Duration),
@@ -58,7 +58,7 @@ pub(super) async fn events_per_s(
     keys: Keys,
     batch_events: u32,
     expected: Expected,
-    asks: Asks,
+    asks: FlowOperation,
 ) -> anyhow::Result<f64> {
     let span_ms = if expected == Expected::New { WINDOW_MS - WINDOW_MS / MEASURED_PARTS } else { 0 };
     let begin_ms = now_ms()? - span_ms;
@@ -106,7 +106,13 @@ impl Times {
 }
 
 /// Sends a share of the keys in batches, and returns the number of first-seen events.
-async fn send(filter: Filter, keys: Keys, batch_events: usize, times: Arc<Times>, asks: Asks) -> anyhow::Result<u64> {
+async fn send(
+    filter: Filter,
+    keys: Keys,
+    batch_events: usize,
+    times: Arc<Times>,
+    asks: FlowOperation,
+) -> anyhow::Result<u64> {
     let mut events = Vec::with_capacity(batch_events);
     let mut times_ms = Vec::with_capacity(batch_events);
     let mut first_seen = 0;
@@ -118,8 +124,10 @@ async fn send(filter: Filter, keys: Keys, batch_events: usize, times: Arc<Times>
         times_ms.clear();
         times_ms.resize(events.len(), times.next_ms(events.len() as u64));
         first_seen += match asks {
-            Asks::Observe => first_seen_of(&filter.observe_batch(Batch::from(&events).times_ms(&times_ms)).await?)?,
-            Asks::Claim(lease) => confirmed(&filter, &events, &times_ms, lease).await?,
+            FlowOperation::Observe => {
+                first_seen_of(&filter.observe_batch(Batch::from(&events).times_ms(&times_ms)).await?)?
+            }
+            FlowOperation::Claim(lease) => confirmed(&filter, &events, &times_ms, lease).await?,
         };
         next = end;
     }

@@ -11,7 +11,7 @@ use firstseen_filter::{Ability, Kind};
 use serde::Serialize;
 
 use super::figures::{Measured, of_first};
-use super::flow::{Asks, Expected, events_per_s};
+use super::flow::{Expected, FlowOperation, events_per_s};
 use super::keys::Keys;
 use super::local::{LocalCluster, NewFilter};
 use super::{Figures, PageTable, Size};
@@ -164,7 +164,7 @@ fn rate(cluster: &LocalCluster, size: Size, mode: &Mode, kind: Kind, number: u64
     let kind = kind.to_string();
     let flags = [&["--kind", kind.as_str()], mode.flags].concat();
     cluster.with_client(NewFilter::bench(size.events, &flags), size.batch, async |filter| {
-        events_per_s(filter, Keys::new(number, size.events), size.batch, Expected::New, Asks::Observe).await
+        events_per_s(filter, Keys::new(number, size.events), size.batch, Expected::New, FlowOperation::Observe).await
     })
 }
 

@@ -14,7 +14,7 @@ use firstseen_filter::{Ability, Kind};
 use serde::Serialize;
 
 use super::calls::{calls_latency, until};
-use super::flow::{Asks, Expected, events_per_s};
+use super::flow::{Expected, FlowOperation, events_per_s};
 use super::keys::Keys;
 use super::local::{CLIENT_BATCH_EVENTS, LocalCluster, NewFilter, finish};
 use super::open_loop::Latency;
@@ -88,7 +88,7 @@ fn with_slicing(
     let flags = ["--retry-horizon", RETRY_HORIZON, "--kind", &kind.to_string(), "--slicing", slicing];
     let filter = NewFilter::bench(2 * args.events, &flags);
     cluster.with_client(filter, CLIENT_BATCH_EVENTS, async |filter| {
-        events_per_s(filter, Keys::new(0, args.events), BATCH_EVENTS, Expected::New, Asks::Observe).await?;
+        events_per_s(filter, Keys::new(0, args.events), BATCH_EVENTS, Expected::New, FlowOperation::Observe).await?;
         let rate = f64::from(args.calls_per_s);
         let quiet = calls_latency(filter, 1, rate, until(Duration::from_secs(args.quiet_s))).await?;
         let moves = while_moving(cluster, filter, rate).await?;

@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 use super::calls::{calls_latency, until};
 use super::figures::Measured;
-use super::flow::{Asks, Expected, events_per_s, now_ms};
+use super::flow::{Expected, FlowOperation, events_per_s, now_ms};
 use super::keys::Keys;
 use super::local::{LocalCluster, NewFilter, finish};
 use super::open_loop::Latency;
@@ -32,7 +32,7 @@ const NODES: u32 = 3;
 const FLAGS: [&str; 2] = ["--slicing", "horizontal:3"];
 /// Quota of the greedy producer at each node. The next constant is the factor by which it exceeds the quota.
 const QUOTA_EVENTS_PER_S: u64 = 5_000;
-const GREED: u64 = 10;
+const OVERLOAD_FACTOR: u64 = 10;
 /// Number of events in a batch of the greedy producer.
 const GREEDY_BATCH_EVENTS: u64 = 500;
 /// Calls per second of the quiet producer. The next constant is the duration of the measurement.
@@ -76,7 +76,7 @@ pub(super) fn measure(size: Size) -> anyhow::Result<RightsFigures> {
         by_rights.push(rate(&cluster, size, number)?);
     }
     cluster.run(&["access", "limit", "greedy", "--events-per-s", &QUOTA_EVENTS_PER_S.to_string()])?;
-    let greedy = beside_greedy(&cluster)?;
+    let greedy = measure_under_overload(&cluster)?;
     let by_role = Measured::of(by_role);
     let by_rights = Measured::of(by_rights);
     Ok(RightsFigures {
@@ -99,7 +99,7 @@ fn rate(cluster: &LocalCluster, size: Size, number: u64) -> anyhow::Result<f64> 
         cluster.block_on(async {
             let producer = Producer::connect(cluster, "quiet", size.batch).await?;
             let keys = Keys::new(number, size.events);
-            events_per_s(&producer.filter, keys, size.batch, Expected::New, Asks::Observe).await
+            events_per_s(&producer.filter, keys, size.batch, Expected::New, FlowOperation::Observe).await
         })
     })
 }
@@ -132,7 +132,7 @@ struct Greedy {
 }
 
 /// Measures the latency of single calls, first alone and then while another producer sends ten times its quota.
-fn beside_greedy(cluster: &LocalCluster) -> anyhow::Result<Greedy> {
+fn measure_under_overload(cluster: &LocalCluster) -> anyhow::Result<Greedy> {
     cluster.create(NewFilter::bench(CALLS_CAPACITY, &FLAGS))?;
     cluster.block_on(async {
         let quiet = Producer::connect(cluster, "quiet", 1024).await?;
@@ -141,7 +141,7 @@ fn beside_greedy(cluster: &LocalCluster) -> anyhow::Result<Greedy> {
         let alone = calls_latency(&quiet.filter, 1, QUIET_CALLS_PER_S, until(MEASURED)).await?;
         let is_over = Arc::new(AtomicBool::new(false));
         let begun = Instant::now();
-        let sending = tokio::spawn(send_greedily(greedy.filter.clone(), is_over.clone()));
+        let sending = tokio::spawn(send_above_quota(greedy.filter.clone(), is_over.clone()));
         let beside = calls_latency(&quiet.filter, 2, QUIET_CALLS_PER_S, until(MEASURED)).await?;
         is_over.store(true, Ordering::Relaxed);
         let seconds = begun.elapsed().as_secs_f64();
@@ -158,11 +158,11 @@ struct Sent {
 }
 
 /// Sends events at a multiple of the quota, even if earlier batches are not answered yet.
-async fn send_greedily(filter: Filter, is_over: Arc<AtomicBool>) -> anyhow::Result<Sent> {
+async fn send_above_quota(filter: Filter, is_over: Arc<AtomicBool>) -> anyhow::Result<Sent> {
     let keys = Keys::new(3, u64::MAX);
     let time_ms = now_ms()?;
     let taken = Arc::<AtomicU64>::default();
-    let per_s = QUOTA_EVENTS_PER_S * u64::from(NODES) * GREED;
+    let per_s = QUOTA_EVENTS_PER_S * u64::from(NODES) * OVERLOAD_FACTOR;
     let begun = Instant::now();
     let mut asked = 0;
     let mut sent = JoinSet::new();
@@ -196,7 +196,7 @@ impl Figures for RightsFigures {
             by_rights.median / 1e6
         )?;
         writeln!(out, "  a quiet producer alone         {}", self.quiet_alone)?;
-        writeln!(out, "  beside one of {GREED} times its quota {}", self.quiet_beside_greedy)?;
+        writeln!(out, "  beside one of {OVERLOAD_FACTOR} times its quota {}", self.quiet_beside_greedy)?;
         let Self { p99_beside_of_alone, greedy_asked_per_s, greedy_taken_per_s, .. } = self;
         let quota = QUOTA_EVENTS_PER_S * u64::from(NODES);
         writeln!(

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::calls::{calls_latency, until};
 use super::figures::Measured;
-use super::flow::{Asks, Expected, WINDOW_MS, events_per_s};
+use super::flow::{Expected, FlowOperation, WINDOW_MS, events_per_s};
 use super::keys::Keys;
 use super::local::{LocalCluster, NewFilter};
 use super::open_loop::Latency;
@@ -218,7 +218,7 @@ async fn flow(
 ) -> anyhow::Result<Run> {
     let before = Counted::of(cluster).await?;
     let keys = Keys::new(number, size.events);
-    let events_per_s = events_per_s(filter, keys, size.batch, expected, Asks::Observe).await?;
+    let events_per_s = events_per_s(filter, keys, size.batch, expected, FlowOperation::Observe).await?;
     let after = Counted::of(cluster).await?;
     Ok(Run { events_per_s, counted: after.since(before), events: size.events as f64 })
 }

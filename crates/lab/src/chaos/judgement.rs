@@ -14,7 +14,7 @@ use super::producer::CallLine;
 use super::scenario::Scenario;
 
 /// Maximum number of violations that are printed.
-const TOLD_MAX: usize = 5;
+const VIOLATIONS_PRINTED_MAX: usize = 5;
 
 /// Result of a run.
 #[derive(Debug, Serialize)]
@@ -52,9 +52,9 @@ pub(super) fn judge(scenario: &Scenario, lines: &[CallLine], complete_after: Opt
     let mut broken = Vec::new();
     if !scenario.promises.may_forget {
         let violations = check(&history);
-        broken.extend(violations.iter().take(TOLD_MAX).map(ToString::to_string));
-        if violations.len() > TOLD_MAX {
-            broken.push(format!("{} more violations", violations.len() - TOLD_MAX));
+        broken.extend(violations.iter().take(VIOLATIONS_PRINTED_MAX).map(ToString::to_string));
+        if violations.len() > VIOLATIONS_PRINTED_MAX {
+            broken.push(format!("{} more violations", violations.len() - VIOLATIONS_PRINTED_MAX));
         }
     }
     let undecided_seconds = seconds.len() as u64;

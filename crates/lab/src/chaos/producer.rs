@@ -64,8 +64,8 @@ pub(super) fn run(args: &ProduceArgs) -> anyhow::Result<ExitCode> {
         let out = Arc::new(Mutex::new(std::io::stdout()));
         let begun = Instant::now();
         let callers = callers.into_iter().zip(0..).map(|((filter, stamp), number)| {
-            let dice = Draws(args.seed.wrapping_mul(31).wrapping_add(u64::from(number)));
-            let caller = Caller { number, stamp, dice, filter, begun, seconds: args.seconds };
+            let rng = Draws(args.seed.wrapping_mul(31).wrapping_add(u64::from(number)));
+            let caller = Caller { number, stamp, rng, filter, begun, seconds: args.seconds };
             tokio::spawn(caller.run(out.clone()))
         });
         for caller in callers.collect::<Vec<_>>() {
@@ -99,7 +99,7 @@ enum Stamp {
 struct Caller {
     number: u32,
     stamp: Stamp,
-    dice: Draws,
+    rng: Draws,
     filter: Filter,
     begun: Instant,
     seconds: u64,
@@ -117,8 +117,8 @@ impl Caller {
 
     async fn call(&mut self) -> anyhow::Result<CallLine> {
         let events = self.begun.elapsed().as_millis() as u64 / NEW_EVENT_MS + 1;
-        let event = events - 1 - self.dice.below(events).min(self.dice.below(events)).min(self.dice.below(events));
-        let is_lookup = self.dice.below(LOOKUP_EVERY) == 0;
+        let event = events - 1 - self.rng.below(events).min(self.rng.below(events)).min(self.rng.below(events));
+        let is_lookup = self.rng.below(LOOKUP_EVERY) == 0;
         let (has_broken_clock, ahead_ms) = match self.stamp {
             Stamp::ByNodes => (false, 0),
             Stamp::ByCaller { ahead_ms } => (ahead_ms != 0, ahead_ms),

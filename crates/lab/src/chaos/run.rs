@@ -29,9 +29,9 @@ const LAST_ANSWERS: Duration = Duration::from_secs(20);
 /// (`NAMES_AWAITED_MS_MAX`).
 const READY_MAX: Duration = Duration::from_secs(180);
 /// Interval between two checks whether a node is ready.
-const LOOK: Duration = Duration::from_millis(20);
+const READY_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Interval between two checks whether all slices are complete.
-const ASK: Duration = Duration::from_millis(500);
+const SLICES_POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let scenario = Scenario::read(args.scenarios.as_deref(), &args.name)?;
@@ -55,7 +55,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let create: Vec<&str> =
         ["filter", "create", FILTER, "--clock", clock].into_iter().chain(scenario.filter.split_whitespace()).collect();
     containers::finish(&mut stage.command(&create, None))?;
-    let calls = carry_out(&mut *stage, &scenario, args.json)?;
+    let calls = execute(&mut *stage, &scenario, args.json)?;
     let complete_after = complete(&*stage, &scenario)?;
     let judgement = judge(&scenario, &calls, complete_after);
     let mut out = std::io::stdout().lock();
@@ -76,7 +76,7 @@ struct Second {
 }
 
 /// Runs the scenario, and returns every call that has returned.
-fn carry_out(stage: &mut dyn Stage, scenario: &Scenario, is_quiet: bool) -> anyhow::Result<Vec<CallLine>> {
+fn execute(stage: &mut dyn Stage, scenario: &Scenario, is_quiet: bool) -> anyhow::Result<Vec<CallLine>> {
     let seconds = scenario.seconds.to_string();
     let clocks = scenario.broken_clocks();
     let mut asks = vec!["chaos", "produce", FILTER, "--seconds", &seconds];
@@ -140,7 +140,7 @@ fn act(stage: &mut dyn Stage, action: Action, node: usize) -> anyhow::Result<()>
             while let Some(reason) = stage.not_ready(node) {
                 let name = stage.name_of(node);
                 anyhow::ensure!(begun.elapsed() < READY_MAX, "{name} is not ready after {READY_MAX:?}: {reason}");
-                std::thread::sleep(LOOK);
+                std::thread::sleep(READY_POLL_INTERVAL);
             }
             Ok(())
         }
@@ -191,7 +191,7 @@ fn complete(stage: &dyn Stage, scenario: &Scenario) -> anyhow::Result<Option<Dur
         if begun.elapsed() > limit {
             return Ok(None);
         }
-        std::thread::sleep(ASK);
+        std::thread::sleep(SLICES_POLL_INTERVAL);
     }
 }
 

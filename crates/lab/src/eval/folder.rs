@@ -24,7 +24,7 @@ const PAGE: &str = "index.html";
 const MARK: &str = page::GENERATOR;
 const TABLE: &str = "results.md";
 /// Text of the page while the run is in progress.
-const UNENDED: &str = "<title>firstseen</title><p>The experiments have not ended.</p>\n";
+const IN_PROGRESS_PAGE: &str = "<title>firstseen</title><p>The experiments have not ended.</p>\n";
 
 /// Output folder of a run. The folder is locked as long as this value exists, so that no other run writes to it at the
 /// same time. The lock has no effect on file systems that do not support locks on folders.
@@ -45,8 +45,8 @@ impl Folder {
         // Some network file systems do not support locks on folders. Two runs on such a file system are not prevented
         // from using the same folder.
         if let Err(TryLockError::WouldBlock) = locked.try_lock() {
-            let way_out = "wait for its end, or choose another folder with --out";
-            return Err(UsageError(format!("another run writes into {shown}: {way_out}")));
+            let remedy = "wait for its end, or choose another folder with --out";
+            return Err(UsageError(format!("another run writes into {shown}: {remedy}")));
         }
         let mut entries = fs::read_dir(path).map_err(|error| refused("read the folder", path, &error))?;
         let is_ours = fs::read_to_string(path.join(PAGE)).is_ok_and(|page| page.contains(MARK));
@@ -55,7 +55,8 @@ impl Folder {
         }
         let folder = Self { path: path.to_owned(), _locked: locked };
         // The next steps may be interrupted. The page is written first, so that a later run recognizes the folder.
-        let cleared = folder.write(PAGE, &format!("<!DOCTYPE html>{MARK}{UNENDED}")).and_then(|()| folder.clear());
+        let cleared =
+            folder.write(PAGE, &format!("<!DOCTYPE html>{MARK}{IN_PROGRESS_PAGE}")).and_then(|()| folder.clear());
         cleared.map_err(|error| refused("write into", path, &error))?;
         Ok(folder)
     }

@@ -36,7 +36,7 @@ use firstseen_cli::terminal::stop::Stop;
 const ALL: &str = "all";
 
 /// Name of the experiment whose figures include the memory of a Redis key.
-const OF_MEMORY: &str = "memory";
+const MEMORY_EXPERIMENT: &str = "memory";
 
 /// Maximum seed. Every JSON parser reads numbers up to this one exactly.
 const SEED_MAX: u64 = (1 << 53) - 1;
@@ -203,7 +203,7 @@ fn measure(
 /// experiments needs it. Returns `None` if no experiment needs the value, if no Redis server is installed, or if the
 /// server does not respond. If the server does not respond, a message is printed.
 fn redis_key_bytes(experiments: &[&Experiment]) -> Option<f64> {
-    if !experiments.iter().any(|experiment| experiment.name == OF_MEMORY) {
+    if !experiments.iter().any(|experiment| experiment.name == MEMORY_EXPERIMENT) {
         return None;
     }
     let measured = Redis::start().and_then(|redis| redis.map(|redis| redis.key_bytes()).transpose());

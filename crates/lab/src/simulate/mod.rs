@@ -26,7 +26,7 @@ use firstseen_routing::rules::Rule;
 use firstseen_sim::family::Variation;
 use firstseen_sim::faults::counts;
 use firstseen_sim::producers::undecided;
-use firstseen_sim::run::{Run, run as carry_out};
+use firstseen_sim::run::{Run, run as execute};
 use firstseen_sim::scenario::Scenario;
 
 use self::family::{FamilyArgs, GROUP};
@@ -98,7 +98,7 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<ExitCode> {
         }
         let scenario = variation.scenario(seed);
         let begun = Instant::now();
-        let keeps_laws = match carry_out(&scenario) {
+        let keeps_laws = match execute(&scenario) {
             Ok(run) => {
                 let broken = report(&scenario, &run, args.trace);
                 results

@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow};
 use clap::{Args, value_parser};
 use firstseen_cli::notice;
 use firstseen_sim::scale::figures::Figures;
-use firstseen_sim::scale::{EVENTS_PER_NODE_MIN, picture, run as carry_out, slicings, table};
+use firstseen_sim::scale::{EVENTS_PER_NODE_MIN, picture, run as execute, slicings, table};
 
 use super::family::GROUP;
 
@@ -44,7 +44,7 @@ pub(super) fn run(args: &ScaleArgs) -> anyhow::Result<()> {
     for nodes in args.nodes.iter().map(|nodes| *nodes as usize) {
         for slicing in slicings(nodes) {
             notice!("{nodes} nodes, {slicing}");
-            let figures = carry_out(nodes, &slicing, args.events_per_node);
+            let figures = execute(nodes, &slicing, args.events_per_node);
             all.push(figures.map_err(|error| anyhow!("{nodes} nodes, {slicing}: the run did not end: {error}"))?);
         }
     }

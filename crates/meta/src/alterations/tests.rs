@@ -26,7 +26,7 @@ fn altered(filter: FilterId, definition: SlicedDefinition) -> Change {
     Change::AlterFilter(alteration(filter, definition, false))
 }
 
-fn begun_anew(cluster: &Cluster, filter: FilterId) -> Change {
+fn restarted_alteration(cluster: &Cluster, filter: FilterId) -> Change {
     Change::AlterFilter(alteration(filter, record(cluster, filter).definition.clone(), true))
 }
 
@@ -237,7 +237,7 @@ fn a_node_that_is_down_is_waited_for_until_its_slices_are_elsewhere() {
 fn a_filter_that_begins_anew_stays_what_it_is_and_its_former_is_gone_at_once() {
     let mut cluster = cluster(2, "horizontal:2");
     let before = record(&cluster, FORMER).clone();
-    cluster.ask(begun_anew(&cluster, FORMER)).unwrap();
+    cluster.ask(restarted_alteration(&cluster, FORMER)).unwrap();
     let map = cluster.state.map();
     assert_eq!(map.filters.keys().collect::<Vec<_>>(), [&FOLLOWER]);
     let after = record(&cluster, FOLLOWER);
@@ -246,7 +246,7 @@ fn a_filter_that_begins_anew_stays_what_it_is_and_its_former_is_gone_at_once() {
     assert_eq!(cluster.state.secrets().keys().collect::<Vec<_>>(), [&FOLLOWER]);
     assert!(reason(cluster.ask(altered(FORMER, before.definition))).contains("altered or recreated in the meantime"));
     cluster.ask(altered(FOLLOWER, larger("horizontal:2"))).unwrap();
-    let again = begun_anew(&cluster, FilterId(3));
+    let again = restarted_alteration(&cluster, FilterId(3));
     assert!(reason(cluster.ask(again)).contains("--finish"));
 }
 
@@ -259,7 +259,7 @@ fn a_filter_without_a_clock_has_none_to_set() {
         let definition = SlicedDefinition::new(&spec, "none".parse().unwrap()).unwrap();
         cluster.ask(filter("a", definition, false)).unwrap();
         let (number, _) = cluster.state.map().filter_named("a").unwrap();
-        let refused = reason(cluster.ask(begun_anew(&cluster, number)));
+        let refused = reason(cluster.ask(restarted_alteration(&cluster, number)));
         assert!(refused.contains(expected), "{window}: {refused}");
         cluster.ask(Change::DropFilter { name: "a".into() }).unwrap();
     }

@@ -27,7 +27,7 @@ fn counts(record: &FilterRecord) -> BTreeMap<NodeId, u32> {
     counts
 }
 
-fn carry_out(cluster: &mut Cluster, drained: &BTreeSet<NodeId>) {
+fn execute(cluster: &mut Cluster, drained: &BTreeSet<NodeId>) {
     for (filter, moves) in plan_moves(cluster.state.map(), drained).unwrap() {
         cluster.ask(Change::MoveSlices { filter, moves }).unwrap();
     }
@@ -55,7 +55,7 @@ fn a_new_node_gets_its_share_and_a_drained_one_nothing() {
     cluster.ask(Change::AddNode { profile: crate::state::tests::profile(3, 1 << 30) }).unwrap();
     assert_eq!(plan_moves(cluster.state.map(), &BTreeSet::new()).unwrap(), [], "it has not started");
     cluster.start(3, 1 << 30).unwrap();
-    carry_out(&mut cluster, &BTreeSet::new());
+    execute(&mut cluster, &BTreeSet::new());
     assert_eq!(plan_moves(cluster.state.map(), &BTreeSet::new()).unwrap(), [], "what moves counts as there");
     let even = |cluster: &Cluster, filter| counts(&cluster.state.map().filters[&FilterId(filter)]);
     assert_eq!(even(&cluster, 1).into_values().collect::<Vec<_>>(), [3, 3, 3]);
@@ -63,7 +63,7 @@ fn a_new_node_gets_its_share_and_a_drained_one_nothing() {
     arrive(&mut cluster, FilterId(1));
     arrive(&mut cluster, FilterId(2));
     let drained = BTreeSet::from([NodeId(1)]);
-    carry_out(&mut cluster, &drained);
+    execute(&mut cluster, &drained);
     arrive(&mut cluster, FilterId(1));
     arrive(&mut cluster, FilterId(2));
     assert!(!even(&cluster, 1).contains_key(&NodeId(1)) && !even(&cluster, 2).contains_key(&NodeId(1)));

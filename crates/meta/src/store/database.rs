@@ -198,8 +198,8 @@ impl Database {
 
     /// Returns a receiver that tells whether the disk has no free space except for the reserved space, or not even
     /// that.
-    pub(crate) fn watch_short(&self) -> watch::Receiver<bool> {
-        self.inner.reserve.watch_short()
+    pub(crate) fn watch_nearly_full(&self) -> watch::Receiver<bool> {
+        self.inner.reserve.watch_nearly_full()
     }
 
     /// Returns whether the disk hangs.
@@ -217,7 +217,7 @@ impl Database {
         let mut looks = Looks::default();
         loop {
             tokio::time::sleep(patience / LOOKS).await;
-            looks.look(self.inner.steps.under_way());
+            looks.look(self.inner.steps.in_progress());
             // When the disk answers again, openraft continues, and nothing was lost.
             let hangs = looks.is_stuck();
             if self.hangs() != hangs {
@@ -382,7 +382,7 @@ impl Database {
             match self.once(&work).await {
                 Err(error @ StoreError::Full { .. }) => {
                     self.once(&Arc::new(|database: &Self| {
-                        database.inner.reserve.give_up();
+                        database.inner.reserve.release();
                         Ok(())
                     }))
                     .await?;

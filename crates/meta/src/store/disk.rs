@@ -96,18 +96,18 @@ pub(super) enum Soundness {
 /// Health of a file since it was opened.
 #[derive(Debug, Default)]
 pub(super) struct Health {
-    has_lacked_room: AtomicBool,
+    was_full: AtomicBool,
     has_failed: AtomicBool,
 }
 
 impl Health {
     /// Returns whether a write has found no space and nothing else has failed. In that case, all synced data is intact.
     pub(super) fn lacks_room(&self) -> bool {
-        self.has_lacked_room.load(Ordering::Acquire) && !self.has_failed.load(Ordering::Acquire)
+        self.was_full.load(Ordering::Acquire) && !self.has_failed.load(Ordering::Acquire)
     }
 
     fn note(&self, error: &io::Error) {
-        let what = if is_full(error) { &self.has_lacked_room } else { &self.has_failed };
+        let what = if is_full(error) { &self.was_full } else { &self.has_failed };
         what.store(true, Ordering::Release);
     }
 }
@@ -130,7 +130,7 @@ impl Careful {
     /// once.
     fn growing(&self, write: impl Fn() -> io::Result<()>) -> io::Result<()> {
         let written = match write() {
-            Err(error) if is_full(&error) && self.reserve.give_up() => write(),
+            Err(error) if is_full(&error) && self.reserve.release() => write(),
             written => written,
         };
         written.inspect_err(|error| self.health.note(error))

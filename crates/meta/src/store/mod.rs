@@ -24,7 +24,7 @@ pub(crate) use machine::{Machine, Published};
 pub use reserve::RESERVE_FILE;
 pub use storage::MetaStorage;
 pub(crate) use survivor::Survivor;
-pub(crate) use tending::tend;
+pub(crate) use tending::maintain_reserve;
 
 /// Key of a node's [`Identity`].
 pub(crate) const IDENTITY: &str = "identity";

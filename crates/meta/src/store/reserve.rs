@@ -39,7 +39,7 @@ enum Place {
 pub(crate) struct Reserve {
     place: Place,
     is_kept: Mutex<bool>,
-    is_short: watch::Sender<bool>,
+    is_nearly_full: watch::Sender<bool>,
 }
 
 impl Reserve {
@@ -52,12 +52,12 @@ impl Reserve {
             MetaStorage::Memory(disk) => Place::Memory(disk.clone()),
         };
         let is_kept = place.kept_bytes() == Some(place.bytes());
-        Self { place, is_kept: Mutex::new(is_kept), is_short: watch::Sender::new(false) }
+        Self { place, is_kept: Mutex::new(is_kept), is_nearly_full: watch::Sender::new(false) }
     }
 
     /// Returns a receiver that tells whether the disk has no free space except for the reserve, or not even that.
-    pub(crate) fn watch_short(&self) -> watch::Receiver<bool> {
-        self.is_short.subscribe()
+    pub(crate) fn watch_nearly_full(&self) -> watch::Receiver<bool> {
+        self.is_nearly_full.subscribe()
     }
 
     fn is_kept(&self) -> MutexGuard<'_, bool> {
@@ -65,7 +65,7 @@ impl Reserve {
     }
 
     /// Reports that the disk is full, and releases the reserve. Returns whether space has become free.
-    pub(super) fn give_up(&self) -> bool {
+    pub(super) fn release(&self) -> bool {
         let mut is_kept = self.is_kept();
         self.publish(true);
         let is_free = std::mem::take(&mut *is_kept) && self.place.remove();
@@ -88,14 +88,14 @@ impl Reserve {
         match self.place.make() {
             Ok(()) => {
                 *is_kept = true;
-                if *self.is_short.borrow() {
+                if *self.is_nearly_full.borrow() {
                     tracing::info!("the disk of the data folder has free space again");
                 }
                 self.publish(false);
             }
             Err(error) => {
                 self.place.remove();
-                if !*self.is_short.borrow() {
+                if !*self.is_nearly_full.borrow() {
                     tracing::error!(
                         %error, bytes = self.place.bytes(),
                         "no room can be kept back for the consensus log: make room on the disk of the data folder"
@@ -109,8 +109,8 @@ impl Reserve {
         *is_kept
     }
 
-    fn publish(&self, is_short: bool) {
-        self.is_short.send_if_modified(|known| std::mem::replace(known, is_short) != is_short);
+    fn publish(&self, is_nearly_full: bool) {
+        self.is_nearly_full.send_if_modified(|known| std::mem::replace(known, is_nearly_full) != is_nearly_full);
     }
 }
 

@@ -27,7 +27,7 @@ struct Shown {
 
 /// The set of open connections of a listener.
 pub(crate) struct ConnectionRegistry {
-    hall: Mutex<ConnectionSlots>,
+    slots: Mutex<ConnectionSlots>,
     /// Certificates that the peers of open connections presented, with the tokens that close these connections.
     shown: Mutex<BTreeMap<u64, Shown>>,
     began: Instant,
@@ -38,8 +38,8 @@ impl ConnectionRegistry {
     /// Creates a registry with `places` slots for connections whose role is known, and `unknown_max` slots for other
     /// connections.
     pub(crate) fn new(places: u32, unknown_max: u32, meter: ConnectionMeter) -> Arc<Self> {
-        let hall = Mutex::new(ConnectionSlots::new(places, unknown_max));
-        Arc::new(Self { hall, shown: Mutex::default(), began: Instant::now(), meter })
+        let slots = Mutex::new(ConnectionSlots::new(places, unknown_max));
+        Arc::new(Self { slots, shown: Mutex::default(), began: Instant::now(), meter })
     }
 
     /// Closes the connections whose certificates are rejected by `accepts`, and returns their number.
@@ -62,14 +62,14 @@ impl ConnectionRegistry {
     /// Registers a new connection, whose role is not known yet.
     pub(super) fn come(self: &Arc<Self>) -> ConnectionPlace {
         let closed = CancellationToken::new();
-        let (number, is_full) = self.hall().come(closed.clone());
+        let (number, is_full) = self.slots().come(closed.clone());
         self.meter.open.inc();
         self.meter.closed.inc_by(u64::from(is_full));
-        ConnectionPlace { seat: ConnectionSlot { entrance: self.clone(), number, token: Arc::default() }, closed }
+        ConnectionPlace { slot: ConnectionSlot { registry: self.clone(), number, token: Arc::default() }, closed }
     }
 
-    fn hall(&self) -> MutexGuard<'_, ConnectionSlots> {
-        self.hall.lock().unwrap_or_else(PoisonError::into_inner)
+    fn slots(&self) -> MutexGuard<'_, ConnectionSlots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn now_ms(&self) -> MonotonicMs {
@@ -88,22 +88,22 @@ impl ConnectionRegistry {
 
 /// The slot of an open connection. The slot is released when this value is dropped.
 pub(crate) struct ConnectionPlace {
-    seat: ConnectionSlot,
+    slot: ConnectionSlot,
     closed: CancellationToken,
 }
 
 impl ConnectionPlace {
     /// Sets the role of the connection. Returns `false` if there is no free slot for this role.
     pub(super) fn known(&self, party: Party) -> bool {
-        let ConnectionSlot { entrance, number, .. } = &self.seat;
-        let seated = entrance.hall().seat(*number, party, entrance.now_ms());
-        entrance.count(seated)
+        let ConnectionSlot { registry, number, .. } = &self.slot;
+        let seated = registry.slots().assign_slot(*number, party, registry.now_ms());
+        registry.count(seated)
     }
 
     /// Stores the certificates that the peer of this connection presented.
     pub(super) fn show(&self, certificates: Certificates) {
-        let ConnectionSlot { entrance, number, .. } = &self.seat;
-        entrance.shown().insert(*number, Shown { certificates, close: self.closed.clone() });
+        let ConnectionSlot { registry, number, .. } = &self.slot;
+        registry.shown().insert(*number, Shown { certificates, close: self.closed.clone() });
     }
 
     /// Returns the token that is cancelled when the connection must be closed.
@@ -112,24 +112,24 @@ impl ConnectionPlace {
     }
 
     /// Returns the counter of the connection's calls.
-    pub(super) fn seat(&self) -> ConnectionSlot {
-        self.seat.clone()
+    pub(super) fn slot(&self) -> ConnectionSlot {
+        self.slot.clone()
     }
 }
 
 impl Drop for ConnectionPlace {
     fn drop(&mut self) {
-        let ConnectionSlot { entrance, number, .. } = &self.seat;
-        entrance.shown().remove(number);
-        entrance.hall().leave(*number);
-        entrance.meter.open.dec();
+        let ConnectionSlot { registry, number, .. } = &self.slot;
+        registry.shown().remove(number);
+        registry.slots().leave(*number);
+        registry.meter.open.dec();
     }
 }
 
 /// Counter of the calls on a connection.
 #[derive(Clone)]
 pub(crate) struct ConnectionSlot {
-    entrance: Arc<ConnectionRegistry>,
+    registry: Arc<ConnectionRegistry>,
     number: u64,
     /// Token that the newest call of the connection presented.
     token: Arc<Mutex<Option<TokenId>>>,
@@ -148,8 +148,8 @@ impl ConnectionSlot {
     /// Returns the party whose slot the connection uses. If no slot is free, this method closes the connection and
     /// returns `None`.
     pub(crate) fn begin_call(&self, party: Party) -> Option<(Party, OpenCall)> {
-        let (party, seated) = self.entrance.hall().begin_call(self.number, party, self.entrance.now_ms());
-        self.entrance.count(seated).then(|| (party, OpenCall(self.clone())))
+        let (party, seated) = self.registry.slots().begin_call(self.number, party, self.registry.now_ms());
+        self.registry.count(seated).then(|| (party, OpenCall(self.clone())))
     }
 }
 
@@ -158,7 +158,7 @@ pub(crate) struct OpenCall(ConnectionSlot);
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
-        let ConnectionSlot { entrance, number, .. } = &self.0;
-        entrance.hall().end_call(*number, entrance.now_ms());
+        let ConnectionSlot { registry, number, .. } = &self.0;
+        registry.slots().end_call(*number, registry.now_ms());
     }
 }

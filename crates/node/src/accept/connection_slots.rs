@@ -27,7 +27,7 @@ pub(super) struct ConnectionSlots {
     places: PartyShares,
     /// Connections whose role is not known yet, in the order of their arrival, with the tokens that close them.
     unknown: BTreeMap<u64, CancellationToken>,
-    occupants: BTreeMap<u64, SlotHolder>,
+    holders: BTreeMap<u64, SlotHolder>,
     next: u64,
 }
 
@@ -60,7 +60,7 @@ impl ConnectionSlots {
             unknown_max: unknown_max as usize,
             places: PartyShares::of_places(u64::from(places)),
             unknown: BTreeMap::new(),
-            occupants: BTreeMap::new(),
+            holders: BTreeMap::new(),
             next: 0,
         }
     }
@@ -83,14 +83,14 @@ impl ConnectionSlots {
     }
 
     /// Sets the role of a connection, and assigns it a slot.
-    pub(super) fn seat(&mut self, number: u64, party: Party, now_ms: MonotonicMs) -> SlotOutcome {
+    pub(super) fn assign_slot(&mut self, number: u64, party: Party, now_ms: MonotonicMs) -> SlotOutcome {
         let Some(close) = self.unknown.remove(&number) else { return SlotOutcome::Nowhere };
         let seated = self.take(party, now_ms);
         match seated {
             SlotOutcome::Nowhere => close.cancel(),
             SlotOutcome::Here | SlotOutcome::InsteadOfAnother => {
-                let occupant = SlotHolder { close, party, calls: 0, has_asked: false, idle_since_ms: now_ms };
-                self.occupants.insert(number, occupant);
+                let holder = SlotHolder { close, party, calls: 0, has_asked: false, idle_since_ms: now_ms };
+                self.holders.insert(number, holder);
             }
         }
         seated
@@ -98,13 +98,13 @@ impl ConnectionSlots {
 
     /// Moves a connection to a slot of another party. Its first call shows which party the connection belongs to.
     fn move_to(&mut self, number: u64, party: Party, now_ms: MonotonicMs) -> SlotOutcome {
-        let Some(occupant) = self.occupants.remove(&number) else { return SlotOutcome::Nowhere };
-        self.places.give(occupant.party, 1);
+        let Some(holder) = self.holders.remove(&number) else { return SlotOutcome::Nowhere };
+        self.places.give(holder.party, 1);
         let seated = self.take(party, now_ms);
         match seated {
-            SlotOutcome::Nowhere => occupant.close.cancel(),
+            SlotOutcome::Nowhere => holder.close.cancel(),
             SlotOutcome::Here | SlotOutcome::InsteadOfAnother => {
-                drop(self.occupants.insert(number, SlotHolder { party, ..occupant }))
+                drop(self.holders.insert(number, SlotHolder { party, ..holder }))
             }
         }
         seated
@@ -116,14 +116,14 @@ impl ConnectionSlots {
         if self.places.take(party, 1) {
             return SlotOutcome::Here;
         }
-        let idle = self.occupants.iter().filter(|(_, occupant)| {
-            let is_idle = occupant.calls == 0 && now_ms.since(occupant.idle_since_ms) >= IDLE_MIN_MS;
-            is_idle && (occupant.party == party || self.places.is_over(occupant.party))
+        let idle = self.holders.iter().filter(|(_, holder)| {
+            let is_idle = holder.calls == 0 && now_ms.since(holder.idle_since_ms) >= IDLE_MIN_MS;
+            is_idle && (holder.party == party || self.places.is_over(holder.party))
         });
-        let Some(number) = idle.min_by_key(|(_, occupant)| occupant.idle_since_ms).map(|(number, _)| *number) else {
+        let Some(number) = idle.min_by_key(|(_, holder)| holder.idle_since_ms).map(|(number, _)| *number) else {
             return SlotOutcome::Nowhere;
         };
-        if let Some(idle) = self.occupants.remove(&number) {
+        if let Some(idle) = self.holders.remove(&number) {
             self.places.give(idle.party, 1);
             idle.close.cancel();
         }
@@ -137,29 +137,29 @@ impl ConnectionSlots {
     /// Returns the party whose slot the connection uses, and how the connection received the slot. If the result is
     /// [`SlotOutcome::Nowhere`], the connection has no slot and the caller must close it.
     pub(super) fn begin_call(&mut self, number: u64, party: Party, now_ms: MonotonicMs) -> (Party, SlotOutcome) {
-        let seated = match self.occupants.get(&number) {
-            None => self.seat(number, party, now_ms),
-            Some(occupant) if !occupant.has_asked && occupant.party != party => self.move_to(number, party, now_ms),
+        let seated = match self.holders.get(&number) {
+            None => self.assign_slot(number, party, now_ms),
+            Some(holder) if !holder.has_asked && holder.party != party => self.move_to(number, party, now_ms),
             Some(_) => SlotOutcome::Here,
         };
-        let Some(occupant) = self.occupants.get_mut(&number) else { return (party, SlotOutcome::Nowhere) };
-        occupant.calls += 1;
-        occupant.has_asked = true;
-        (occupant.party, seated)
+        let Some(holder) = self.holders.get_mut(&number) else { return (party, SlotOutcome::Nowhere) };
+        holder.calls += 1;
+        holder.has_asked = true;
+        (holder.party, seated)
     }
 
     /// Notes that a call on a connection has ended.
     pub(super) fn end_call(&mut self, number: u64, now_ms: MonotonicMs) {
-        let Some(occupant) = self.occupants.get_mut(&number) else { return };
-        occupant.calls = occupant.calls.saturating_sub(1);
-        occupant.idle_since_ms = now_ms;
+        let Some(holder) = self.holders.get_mut(&number) else { return };
+        holder.calls = holder.calls.saturating_sub(1);
+        holder.idle_since_ms = now_ms;
     }
 
     /// Releases the slot of a closed connection.
     pub(super) fn leave(&mut self, number: u64) {
         self.unknown.remove(&number);
-        if let Some(occupant) = self.occupants.remove(&number) {
-            self.places.give(occupant.party, 1);
+        if let Some(holder) = self.holders.remove(&number) {
+            self.places.give(holder.party, 1);
         }
     }
 }
@@ -174,19 +174,19 @@ mod tests {
 
     /// Sixteen slots, of which four are reserved for nodes and one for operators, with the connections that were
     /// opened.
-    struct Evening {
-        hall: ConnectionSlots,
+    struct TestSlots {
+        slots: ConnectionSlots,
         close: BTreeMap<u64, CancellationToken>,
     }
 
-    impl Evening {
+    impl TestSlots {
         fn new(unknown_max: u32) -> Self {
-            Self { hall: ConnectionSlots::new(16, unknown_max), close: BTreeMap::new() }
+            Self { slots: ConnectionSlots::new(16, unknown_max), close: BTreeMap::new() }
         }
 
         fn come(&mut self) -> u64 {
             let close = CancellationToken::new();
-            let (number, _) = self.hall.come(close.clone());
+            let (number, _) = self.slots.come(close.clone());
             self.close.insert(number, close);
             number
         }
@@ -194,7 +194,7 @@ mod tests {
         /// Opens a connection that shows its role at once.
         fn enter(&mut self, party: Party, now_ms: MonotonicMs) -> (u64, SlotOutcome) {
             let number = self.come();
-            (number, self.hall.seat(number, party, now_ms))
+            (number, self.slots.assign_slot(number, party, now_ms))
         }
 
         /// Opens connections until no slot is free.
@@ -216,77 +216,80 @@ mod tests {
 
     #[test]
     fn of_those_whom_nobody_knows_the_oldest_goes() {
-        let mut evening = Evening::new(2);
-        let numbers = [evening.come(), evening.come(), evening.come()];
-        assert_eq!(evening.gone(), numbers[..1]);
-        assert_eq!(evening.hall.seat(numbers[0], Party::Nodes, at(0)), SlotOutcome::Nowhere);
-        assert_eq!(evening.hall.seat(numbers[1], Party::Nodes, at(0)), SlotOutcome::Here);
-        assert_eq!(evening.hall.seat(numbers[2], Party::Nodes, at(0)), SlotOutcome::Here);
+        let mut test_slots = TestSlots::new(2);
+        let numbers = [test_slots.come(), test_slots.come(), test_slots.come()];
+        assert_eq!(test_slots.gone(), numbers[..1]);
+        assert_eq!(test_slots.slots.assign_slot(numbers[0], Party::Nodes, at(0)), SlotOutcome::Nowhere);
+        assert_eq!(test_slots.slots.assign_slot(numbers[1], Party::Nodes, at(0)), SlotOutcome::Here);
+        assert_eq!(test_slots.slots.assign_slot(numbers[2], Party::Nodes, at(0)), SlotOutcome::Here);
         // A connection whose role is known no longer uses these slots.
-        let numbers = [evening.come(), evening.come()];
-        assert!(!evening.gone().contains(&numbers[0]));
+        let numbers = [test_slots.come(), test_slots.come()];
+        assert!(!test_slots.gone().contains(&numbers[0]));
     }
 
     #[test]
     fn producers_take_no_place_of_nodes_or_operators() {
-        let mut evening = Evening::new(1);
-        assert_eq!(evening.fill(Party::Producers, at(0)).len(), 16 - 4 - 1);
-        assert_eq!(evening.fill(Party::Operators, at(0)).len(), 1);
-        assert_eq!(evening.fill(Party::Nodes, at(0)).len(), 4);
+        let mut test_slots = TestSlots::new(1);
+        assert_eq!(test_slots.fill(Party::Producers, at(0)).len(), 16 - 4 - 1);
+        assert_eq!(test_slots.fill(Party::Operators, at(0)).len(), 1);
+        assert_eq!(test_slots.fill(Party::Nodes, at(0)).len(), 4);
     }
 
     #[test]
     fn whoever_is_idle_for_long_gives_its_place_up() {
-        let mut evening = Evening::new(1);
-        let producers = evening.fill(Party::Producers, at(0));
+        let mut test_slots = TestSlots::new(1);
+        let producers = test_slots.fill(Party::Producers, at(0));
         let (busy, idle, late) = (producers[0], producers[1], producers[2]);
-        evening.hall.begin_call(busy, Party::Producers, at(0));
+        test_slots.slots.begin_call(busy, Party::Producers, at(0));
         for number in &producers[2..] {
-            evening.hall.begin_call(*number, Party::Producers, at(0));
-            evening.hall.end_call(*number, at(1 + u64::from(*number == late)));
+            test_slots.slots.begin_call(*number, Party::Producers, at(0));
+            test_slots.slots.end_call(*number, at(1 + u64::from(*number == late)));
         }
         assert_eq!(
-            evening.enter(Party::Producers, at(IDLE_MIN_MS - 1)).1,
+            test_slots.enter(Party::Producers, at(IDLE_MIN_MS - 1)).1,
             SlotOutcome::Nowhere,
             "nobody is idle for long"
         );
-        assert_eq!(evening.enter(Party::Producers, at(IDLE_MIN_MS)).1, SlotOutcome::InsteadOfAnother);
-        assert!(evening.gone().contains(&idle));
+        assert_eq!(test_slots.enter(Party::Producers, at(IDLE_MIN_MS)).1, SlotOutcome::InsteadOfAnother);
+        assert!(test_slots.gone().contains(&idle));
         for _ in 0..producers.len() - 3 {
-            assert_eq!(evening.enter(Party::Producers, at(IDLE_MIN_MS + 1)).1, SlotOutcome::InsteadOfAnother);
+            assert_eq!(test_slots.enter(Party::Producers, at(IDLE_MIN_MS + 1)).1, SlotOutcome::InsteadOfAnother);
         }
-        assert!(!evening.gone().contains(&late));
-        assert_eq!(evening.enter(Party::Producers, at(IDLE_MIN_MS + 1)).1, SlotOutcome::Nowhere);
-        assert_eq!(evening.enter(Party::Producers, at(IDLE_MIN_MS + 2)).1, SlotOutcome::InsteadOfAnother);
-        assert!(evening.gone().contains(&late) && !evening.gone().contains(&busy));
+        assert!(!test_slots.gone().contains(&late));
+        assert_eq!(test_slots.enter(Party::Producers, at(IDLE_MIN_MS + 1)).1, SlotOutcome::Nowhere);
+        assert_eq!(test_slots.enter(Party::Producers, at(IDLE_MIN_MS + 2)).1, SlotOutcome::InsteadOfAnother);
+        assert!(test_slots.gone().contains(&late) && !test_slots.gone().contains(&busy));
     }
 
     #[test]
     fn nodes_keep_their_places_however_idle() {
-        let mut evening = Evening::new(1);
-        assert_eq!(evening.fill(Party::Nodes, at(0)).len(), 15);
+        let mut test_slots = TestSlots::new(1);
+        assert_eq!(test_slots.fill(Party::Nodes, at(0)).len(), 15);
         // Connections in excess of the slots that are reserved for their party must give way. The other connections
         // stay.
-        let seated: Vec<SlotOutcome> = (0..13).map(|_| evening.enter(Party::Producers, at(IDLE_MIN_MS)).1).collect();
+        let seated: Vec<SlotOutcome> = (0..13).map(|_| test_slots.enter(Party::Producers, at(IDLE_MIN_MS)).1).collect();
         assert_eq!(seated[..11], [SlotOutcome::InsteadOfAnother; 11]);
         assert_eq!(seated[11..], [SlotOutcome::Nowhere; 2]);
     }
 
     #[test]
     fn the_first_call_shows_whose_place_it_is() {
-        let mut evening = Evening::new(2);
+        let mut test_slots = TestSlots::new(2);
         // A node that forwards batches must not use a slot for links. Nor may a connection whose role only its first
         // call shows.
-        let (relay, stranger) = (evening.enter(Party::Nodes, at(0)).0, evening.come());
-        assert_eq!(evening.hall.begin_call(relay, Party::Producers, at(0)), (Party::Producers, SlotOutcome::Here));
-        assert_eq!(evening.hall.begin_call(stranger, Party::Producers, at(0)), (Party::Producers, SlotOutcome::Here));
-        assert_eq!(evening.hall.begin_call(relay, Party::Nodes, at(0)).0, Party::Producers, "only the first");
-        assert_eq!(evening.fill(Party::Producers, at(0)).len(), 9);
-        let another = evening.enter(Party::Nodes, at(0)).0;
-        assert_eq!(evening.hall.begin_call(another, Party::Producers, at(0)).1, SlotOutcome::Nowhere);
-        assert!(evening.gone().contains(&another));
-        evening.hall.leave(relay);
-        assert_eq!(evening.fill(Party::Producers, at(0)).len(), 1);
-        assert_eq!(evening.fill(Party::Nodes, at(0)).len(), 4, "who had to go has left no place taken");
+        let (relay, stranger) = (test_slots.enter(Party::Nodes, at(0)).0, test_slots.come());
+        assert_eq!(test_slots.slots.begin_call(relay, Party::Producers, at(0)), (Party::Producers, SlotOutcome::Here));
+        assert_eq!(
+            test_slots.slots.begin_call(stranger, Party::Producers, at(0)),
+            (Party::Producers, SlotOutcome::Here)
+        );
+        assert_eq!(test_slots.slots.begin_call(relay, Party::Nodes, at(0)).0, Party::Producers, "only the first");
+        assert_eq!(test_slots.fill(Party::Producers, at(0)).len(), 9);
+        let another = test_slots.enter(Party::Nodes, at(0)).0;
+        assert_eq!(test_slots.slots.begin_call(another, Party::Producers, at(0)).1, SlotOutcome::Nowhere);
+        assert!(test_slots.gone().contains(&another));
+        test_slots.slots.leave(relay);
+        assert_eq!(test_slots.fill(Party::Producers, at(0)).len(), 1);
+        assert_eq!(test_slots.fill(Party::Nodes, at(0)).len(), 4, "who had to go has left no place taken");
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct Visitor {
     /// Identity that a simulated network vouches for. `None` on real networks, where certificates identify the peer.
     pub(crate) vouched: Option<Vouched>,
     /// Counter of the connection's calls.
-    pub(crate) seat: ConnectionSlot,
+    pub(crate) slot: ConnectionSlot,
 }
 
 /// A connection with time limits.
@@ -103,7 +103,7 @@ impl<T> Guarded<T> {
     }
 
     /// Returns `polled` if it is ready. Otherwise returns an error if the connection must be closed.
-    fn or_over<R>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+    fn or_closed<R>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         if polled.is_pending() { self.poll_over(cx) } else { polled }
     }
 }
@@ -124,7 +124,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Guarded<T> {
 impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.io).poll_write(cx, buf);
-        self.or_over(cx, polled)
+        self.or_closed(cx, polled)
     }
 
     fn poll_write_vectored(
@@ -133,7 +133,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
-        self.or_over(cx, polled)
+        self.or_closed(cx, polled)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -142,12 +142,12 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Guarded<T> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.io).poll_flush(cx);
-        self.or_over(cx, polled)
+        self.or_closed(cx, polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.io).poll_shutdown(cx);
-        self.or_over(cx, polled)
+        self.or_closed(cx, polled)
     }
 }
 
@@ -155,7 +155,7 @@ impl Connected for Guarded<Connection> {
     type ConnectInfo = Visitor;
 
     fn connect_info(&self) -> Visitor {
-        Visitor { tcp: self.io.connect_info(), tls: self.io.tls(), vouched: self.io.vouched(), seat: self.place.seat() }
+        Visitor { tcp: self.io.connect_info(), tls: self.io.tls(), vouched: self.io.vouched(), slot: self.place.slot() }
     }
 }
 
@@ -226,10 +226,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whoever_has_to_go_goes_at_once_also_where_it_reads_nothing() {
-        let entrance = ConnectionRegistry::new(1, 1, ConnectionMeter::default());
+        let registry = ConnectionRegistry::new(1, 1, ConnectionMeter::default());
         let ((mut peer, io), (_other_peer, other_io)) = (duplex(64), duplex(64));
         let (mut oldest, mut second) =
-            (Guarded::new(io, HTTP2, entrance.come()), Guarded::new(other_io, HTTP2, entrance.come()));
+            (Guarded::new(io, HTTP2, registry.come()), Guarded::new(other_io, HTTP2, registry.come()));
         assert!(ended(io::ErrorKind::ConnectionAborted, read(&mut oldest).await.0));
         let stuck = oldest.write_all(&[0; 65]).await.expect_err("the peer has read nothing");
         assert_eq!(stuck.kind(), io::ErrorKind::ConnectionAborted);

@@ -20,7 +20,7 @@ use firstseen_meta::{Change, MetaError};
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{Closed, Ending, FilterId, FilterRecord, MonotonicMs};
 
-use super::report::{AGAIN, Report, RoundStep, Wait};
+use super::report::{RETRY_PAUSE, Report, RoundStep, Wait};
 use crate::clock::Clock;
 use crate::owner::Owners;
 use crate::view::{Me, View};
@@ -75,7 +75,7 @@ impl Closing {
         let Me { identity, incarnation } = view.me?;
         let passes_at_unit = record.passes_at_unit()?;
         let ending = self.progress(view, filter).await?;
-        let keeps = self.rules.keep(Rule::KeepsFormers);
+        let keeps = self.rules.keep(Rule::RetainsPredecessors);
         if keeps && ending.and_then(|ending| ending.present_unit).is_some_and(|unit| unit < passes_at_unit) {
             self.expired_since.remove(&filter);
             return None;
@@ -98,7 +98,7 @@ impl Report for Closing {
             let is_awaited = view.node().is_some_and(|node| closed.awaited.contains(&node));
             let change =
                 if is_awaited { self.ended(view, filter).await } else { self.passed(view, filter, record).await };
-            self.wait = Some(if is_awaited { AGAIN } else { self.wait.unwrap_or(LOOK) });
+            self.wait = Some(if is_awaited { RETRY_PAUSE } else { self.wait.unwrap_or(LOOK) });
             if let Some(change) = change {
                 return RoundStep::Propose(Box::new(change));
             }

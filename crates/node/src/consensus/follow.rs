@@ -30,7 +30,7 @@ pub(crate) struct Follower {
     pub(crate) owners: Arc<Owners>,
     pub(crate) keeper: Arc<JournalWriter>,
     pub(crate) levels: Arc<Levels>,
-    pub(crate) downs: Arc<DownNodes>,
+    pub(crate) down_nodes: Arc<DownNodes>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -66,7 +66,7 @@ impl Follower {
             let unreachable_now = unreachable.borrow_and_update().clone();
             let view = Arc::new(View { disk, ..View::new(map, me, links, unreachable_now) });
             self.levels.follow(&view.map);
-            self.downs.follow(&view.map, self.clock.monotonic_ms());
+            self.down_nodes.follow(&view.map, self.clock.monotonic_ms());
             let faults = self.owners.show(&view).await;
             let version = view.map.version;
             let before = self.views.borrow().map.clone();
@@ -107,7 +107,7 @@ impl Follower {
         }
         let has_hung = hung_in.take() == Some(incarnation);
         if has_hung || view.disk == DiskState::Works && view.is_spared() && !view.is_needed_as_it_is() {
-            self.meta.begin_anew(incarnation);
+            self.meta.mark_restarted(incarnation);
         }
     }
 

@@ -176,8 +176,8 @@ fn of_filter<'map>(
         });
     }
     let begun = moving(former);
-    let under_way = moving(record);
-    for ((from, to), slices) in &under_way {
+    let in_progress = moving(record);
+    for ((from, to), slices) in &in_progress {
         let slices = slices.difference(begun.get(&(*from, *to)).unwrap_or(&BTreeSet::new())).count();
         if slices > 0 {
             let from = node_name(after, from);
@@ -186,7 +186,7 @@ fn of_filter<'map>(
         }
     }
     for ((from, to), slices) in &begun {
-        let still = under_way.get(&(*from, *to));
+        let still = in_progress.get(&(*from, *to));
         let over = slices.iter().copied().filter(|slice| !still.is_some_and(|still| still.contains(slice)));
         let (ended, given_up): (Vec<u32>, Vec<u32>) =
             over.partition(|slice| record.copies_of(*slice).any(|copy| copy.node == *to));

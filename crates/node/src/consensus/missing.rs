@@ -11,7 +11,7 @@
 use firstseen_meta::{Change, Identity, MetaError};
 use firstseen_routing::NodeId;
 
-use super::report::{AGAIN, Report, RoundStep, Wait};
+use super::report::{RETRY_PAUSE, Report, RoundStep, Wait};
 use crate::group_key::GroupKey;
 use crate::journal_writer::DiskState;
 use crate::view::{Me, View};
@@ -35,7 +35,7 @@ impl Report for MissingGroups {
     }
 
     fn proposed(&mut self, _: &Change, error: Option<&MetaError>) -> Option<Wait> {
-        Some(if error.is_none() { Wait::View } else { Wait::For(AGAIN) })
+        Some(if error.is_none() { Wait::View } else { Wait::For(RETRY_PAUSE) })
     }
 }
 

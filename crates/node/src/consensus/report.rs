@@ -13,7 +13,7 @@ use super::Proposer;
 use crate::view::{View, Views};
 
 /// Pause before a failed report is sent again.
-pub(super) const AGAIN: Duration = Duration::from_millis(100);
+pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// A source of reports that a node makes about itself.
 pub(crate) trait Report: Send {

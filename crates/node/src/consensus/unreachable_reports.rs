@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use firstseen_meta::{Change, MetaError};
 use firstseen_routing::{Incarnation, NodeId};
 
-use super::report::{AGAIN, Report, RoundStep, Wait};
+use super::report::{RETRY_PAUSE, Report, RoundStep, Wait};
 use crate::view::View;
 
 /// Another node, its start, and the start of this node.
@@ -39,7 +39,7 @@ impl Report for UnreachableReports {
                 self.reported.insert((peer, peer_incarnation, by_incarnation), !is_reached);
                 Some(Wait::Not)
             }
-            _ => Some(Wait::For(AGAIN)),
+            _ => Some(Wait::For(RETRY_PAUSE)),
         }
     }
 }

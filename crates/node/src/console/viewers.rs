@@ -38,7 +38,7 @@ impl Viewers {
     }
 
     /// Registers a single request for the overview.
-    pub(super) fn glance(&self) {
+    pub(super) fn note_request(&self) {
         self.until_ms.fetch_max(self.clock.monotonic_ms().after(LINGER_MS).0, Ordering::Relaxed);
         self.come.notify_one();
     }
@@ -46,7 +46,7 @@ impl Viewers {
     /// Registers a connected viewer. Returns `None` if there is no room.
     pub(super) fn stay(self: &Arc<Self>) -> Option<Viewer> {
         let room = self.room.clone().try_acquire_owned().ok()?;
-        self.glance();
+        self.note_request();
         Some(Viewer { viewers: self.clone(), _room: room })
     }
 
@@ -64,7 +64,7 @@ impl Viewers {
 
 impl Drop for Viewer {
     fn drop(&mut self) {
-        self.viewers.glance();
+        self.viewers.note_request();
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) fn show(now: &mut Gathering, record: &FilterRecord, looks: &[GroupLoo
         let help = "Runs of cells that a comparison of complete copies found in one copy but not in the other";
         filter.count("filter_copies_mended", help).inc_by(state.mended_runs);
         let help = "Events that should have been in flight but were not; each is a programming error";
-        filter.count("filter_astray_events", help).inc_by(state.astray_events);
+        filter.count("filter_astray_events", help).inc_by(state.missing_in_flight);
         if record.branch.is_some() {
             show_owed(filter, &state.owed);
         }

@@ -17,7 +17,7 @@ pub(super) fn show(now: &mut Gathering, endpoint: &HttpCounts) {
         (
             "http_api_turned_away",
             "Connections of HTTP clients that were rejected because there was no room",
-            endpoint.turned_away(),
+            endpoint.rejected_connections(),
         ),
     ];
     for (name, help, value) in counters {

@@ -17,7 +17,7 @@ pub(super) fn show(now: &mut Gathering, endpoint: &RedisEndpointCounts) {
         (
             "redis_turned_away",
             "Connections of Redis clients that were rejected because there was no room",
-            endpoint.turned_away(),
+            endpoint.rejected_connections(),
         ),
         (
             "redis_unconfirmed",

@@ -119,7 +119,7 @@ pub(super) fn of(path: &str) -> CallRule {
         peer::peer_server::SERVICE_NAME => (by_role(Role::Node), Party::Nodes, Bulk::great(method == "Link")),
         meta::meta_server::SERVICE_NAME => (by_role(Role::Node), Party::Agreement, Bulk::great(false)),
         // These are health checks, reflection, and calls that do not exist.
-        _ => (by_role(Role::Anybody), Party::Producers, Bulk { is_stream: true, ..SMALL }),
+        _ => (by_role(Role::Any), Party::Producers, Bulk { is_stream: true, ..SMALL }),
     };
     CallRule { needs, party, bulk }
 }
@@ -188,7 +188,7 @@ mod tests {
                     Role::Operator => "operator",
                     Role::OperatorOrNode => "operator, node",
                     Role::Producer => "producer, operator, node",
-                    Role::Node | Role::Anybody => panic!("{method} is for everybody, or for nodes"),
+                    Role::Node | Role::Any => panic!("{method} is for everybody, or for nodes"),
                 };
                 let row = format!("| `{service}.{method}` | {right} | {role} |");
                 assert!(page.contains(&row), "docs/reference/rights.md lacks: {row}");
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(of("/firstseen.admin.v1.Admin/WhatComesNext").needs, by_role(Role::Operator));
         assert_eq!(of("/firstseen.producer.v1.Producer/WhatComesNext").needs, by_role(Role::Operator));
         for path in ["/grpc.health.v1.Health/Check", "", "/", "//", "firstseen.meta.v1.Meta/Vote"] {
-            assert_eq!(of(path).needs, by_role(Role::Anybody), "{path}");
+            assert_eq!(of(path).needs, by_role(Role::Any), "{path}");
         }
     }
 

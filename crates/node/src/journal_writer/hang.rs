@@ -47,7 +47,7 @@ pub(crate) async fn look_after(keeper: Arc<JournalWriter>, patience: Duration) {
     let mut full_looks = Looks::default();
     loop {
         tokio::time::sleep(patience / LOOKS).await;
-        let hangs = looks.look(keeper.steps.under_way());
+        let hangs = looks.look(keeper.steps.in_progress());
         // A full disk is treated like an operation that does not end.
         let has_room = !keeper.is_full() && keeper.disk.may_grow();
         let is_full = full_looks.look((!has_room).then_some(0));

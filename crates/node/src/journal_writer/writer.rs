@@ -141,7 +141,7 @@ impl Writer {
         }
         self.keeper.synced.send(taken);
         self.bases.synced();
-        self.remove_what_is_not_needed()
+        self.remove_unneeded()
     }
 
     /// Deletes segments that are no longer needed. Filters that were dropped in the meantime no longer need their
@@ -155,10 +155,10 @@ impl Writer {
             others
         };
         notes.into_iter().for_each(|note| drop(self.note(note)));
-        self.remove_what_is_not_needed()
+        self.remove_unneeded()
     }
 
-    fn remove_what_is_not_needed(&mut self) -> io::Result<()> {
+    fn remove_unneeded(&mut self) -> io::Result<()> {
         let first_needed = self.bases.first_needed();
         self.on_disk(|journal| journal.remove_before(first_needed))?;
         let segments = self.journal()?.segments() as u64;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use firstseen_routing::{Climbed, Decision, Reason};
+use firstseen_routing::{Decision, LevelReply, Reason};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
@@ -31,7 +31,7 @@ impl DecisionLabels {
 }
 
 /// The query metrics of all filters.
-pub(super) struct ClimbMetrics {
+pub(super) struct LevelQueryMetrics {
     climbs: Count<FilterLabel>,
     events: Count<FilterLabel>,
     latency_seconds: Spread<FilterLabel>,
@@ -40,7 +40,7 @@ pub(super) struct ClimbMetrics {
 
 /// The query metrics of one filter.
 #[derive(Clone)]
-pub(crate) struct ClimbMeter {
+pub(crate) struct LevelQueryMeter {
     climbs: Counter,
     events: Counter,
     latency_seconds: Histogram,
@@ -50,7 +50,7 @@ pub(crate) struct ClimbMeter {
     undecided: [Counter; Reason::ALL.len()],
 }
 
-impl ClimbMetrics {
+impl LevelQueryMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
         let climbs = Self {
             climbs: Sorted::default(),
@@ -77,9 +77,9 @@ impl ClimbMetrics {
         self.decisions.retain(|labels| labels.filter.is_empty() || names.contains(labels.filter.as_str()));
     }
 
-    pub(super) fn of(&self, filter: &str) -> ClimbMeter {
+    pub(super) fn of(&self, filter: &str) -> LevelQueryMeter {
         let label = FilterLabel::of(filter);
-        ClimbMeter {
+        LevelQueryMeter {
             climbs: self.climbs.of(&label),
             events: self.events.of(&label),
             latency_seconds: self.latency_seconds.of(&label),
@@ -94,7 +94,7 @@ impl ClimbMetrics {
     }
 }
 
-impl ClimbMeter {
+impl LevelQueryMeter {
     /// Returns the number of queried events, and how many of them the parent level reported as duplicates.
     pub(crate) fn events_and_duplicates(&self) -> (u64, u64) {
         (self.events.get(), self.duplicate.get())
@@ -112,7 +112,7 @@ impl ClimbMeter {
     }
 
     /// Counts the verdicts on the events of a query.
-    pub(crate) fn decided(&self, climbed: &Climbed) {
+    pub(crate) fn decided(&self, climbed: &LevelReply) {
         let mut first_seen = 0;
         let mut duplicate = 0;
         let mut undecided = [0; Reason::ALL.len()];

@@ -9,7 +9,7 @@ use std::time::Duration;
 use firstseen_backend::Hosts;
 use firstseen_client::Levels;
 use firstseen_routing::rules::Rule;
-use firstseen_routing::{Climb, Proposal};
+use firstseen_routing::{LevelQuery, Proposal};
 use firstseen_wire::net::Connector;
 use firstseen_wire::tls::ServerTls;
 use firstseen_wire::watch;
@@ -61,7 +61,7 @@ pub(super) struct Parts {
     /// Opens connections to other nodes.
     pub(super) connector: Arc<dyn Connector>,
     /// Times since when other nodes have been down.
-    pub(super) downs: Arc<DownNodes>,
+    pub(super) down_nodes: Arc<DownNodes>,
     pub(super) metrics: Arc<Metrics>,
     /// Audit log, which records which principal made which change.
     pub(super) audit: Arc<Audit>,
@@ -88,7 +88,7 @@ impl Parts {
         &self,
         publish: watch::Sender<Arc<View>>,
         proposed: mpsc::Receiver<Proposal>,
-        climbing: mpsc::Receiver<Climb>,
+        climbing: mpsc::Receiver<LevelQuery>,
     ) {
         let Health { meta, owners, keeper, views, clock, departure, .. } = &*self.health;
         let follower = Follower {
@@ -98,7 +98,7 @@ impl Parts {
             owners: owners.clone(),
             keeper: keeper.clone(),
             levels: self.levels.clone(),
-            downs: self.downs.clone(),
+            down_nodes: self.down_nodes.clone(),
             clock: clock.clone(),
             metrics: self.metrics.clone(),
         };
@@ -137,7 +137,7 @@ impl Parts {
         if let Some(files) = folder.files() {
             self.spawn(folder_watch::keep(files, folder.clone()));
         }
-        if rules.keep(Rule::GivesUpHungDisks) {
+        if rules.keep(Rule::AbandonsHungDisks) {
             let patience = journal_writer::patience(Duration::from_millis(timing.unreachable_after_ms));
             self.spawn(journal_writer::look_after(keeper.clone(), patience));
             let meta = meta.clone();
@@ -306,7 +306,7 @@ impl Parts {
                 keeper: keeper.clone(),
                 clock: clock.clone(),
                 clocks: clocks.clone(),
-                downs: self.downs.clone(),
+                down_nodes: self.down_nodes.clone(),
                 audit: self.audit.clone(),
                 endpoints: self.endpoints.clone(),
             },

@@ -7,7 +7,7 @@ use crate::journal_writer::DiskState;
 pub(super) const REPAIR: &str = "discard the unreadable records with `firstseen node repair`";
 
 /// Returns the reason why slice groups with a journal are not served, according to the current state of the disk.
-pub(super) fn given_up(disk: DiskState) -> &'static str {
+pub(super) fn abandoned(disk: DiskState) -> &'static str {
     match disk {
         DiskState::Hangs => {
             "the disk of the journal hangs, and the other nodes continue without this node; the node continues on its \

@@ -106,12 +106,12 @@ impl AwaitingDisk {
     /// Removes the commands of the selected slice groups from the queue. This method is called when it is uncertain
     /// whether the disk will ever store the records that these commands wait for. Clients that wait for a reply receive
     /// the verdict "unknown", and messages to other nodes are dropped.
-    pub(super) fn give_up(&mut self, is_of: impl Fn(GroupKey) -> bool, commands: &mut Vec<Command>) {
+    pub(super) fn abandon(&mut self, is_of: impl Fn(GroupKey) -> bool, commands: &mut Vec<Command>) {
         let (theirs, waiting): (VecDeque<_>, _) =
             std::mem::take(&mut self.waiting).into_iter().partition(|held| is_of(held.key));
         self.waiting = waiting;
         self.recount();
-        for reply in theirs.into_iter().filter_map(|held| given_up(held.command)) {
+        for reply in theirs.into_iter().filter_map(|held| abandoned(held.command)) {
             self.pass(reply, commands);
         }
     }
@@ -124,9 +124,9 @@ impl AwaitingDisk {
 /// Converts a command that must no longer wait for the disk. It is uncertain whether the records that the command
 /// depends on have been stored, so its effects must not be confirmed. A reply to a client is replaced by the reply
 /// "unknown". Any other command is dropped, and the result is `None`.
-pub(super) fn given_up(command: Command) -> Option<Command> {
+pub(super) fn abandoned(command: Command) -> Option<Command> {
     let Command::Reply(mut reply) = command else { return None };
-    reply.answers.give_up();
+    reply.answers.abandon();
     Some(Command::Reply(reply))
 }
 
@@ -146,7 +146,7 @@ fn bytes_of(command: &Command) -> u64 {
             PeerBody::SetAcks(_) | PeerBody::AskPast | PeerBody::Past(_) => 0,
             PeerBody::AskCells(_) | PeerBody::HandedOver(_) => 0,
         },
-        Command::Persist(_) | Command::EarlyDuplicates(_) | Command::Climb(_) | Command::Propose(_) => 0,
+        Command::Persist(_) | Command::EarlyDuplicates(_) | Command::LevelQuery(_) | Command::Propose(_) => 0,
     };
     COMMAND_BYTES + events as u64 * EVENT_BYTES
 }
@@ -216,9 +216,9 @@ pub(super) mod tests {
                 message: PeerMessage { filter: FilterId(1), epoch: Epoch::FIRST, group: 0, body: PeerBody::AskPast },
             },
         );
-        held.give_up(|key| key == KEY, &mut commands);
-        let [Command::Reply(given_up)] = &commands[..] else { panic!("{commands:?}") };
-        assert_eq!(given_up.answers.decisions(), [Decision::Undecided(Reason::Unknown); 2]);
+        held.abandon(|key| key == KEY, &mut commands);
+        let [Command::Reply(abandoned)] = &commands[..] else { panic!("{commands:?}") };
+        assert_eq!(abandoned.answers.decisions(), [Decision::Undecided(Reason::Unknown); 2]);
         assert_eq!((held.waiting.len(), held.bytes), (1, bytes_of(&reply(2, 1))), "others wait on");
         held.release(9, &mut commands);
         assert_eq!((places(&commands), held.bytes), (vec![1, 2], 0));

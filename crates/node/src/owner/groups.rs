@@ -13,7 +13,7 @@ use std::sync::Arc;
 use firstseen_filter::FILL_SAMPLE_BYTES;
 use firstseen_journal::ScanError;
 use firstseen_routing::{
-    AskCells, BackupCells, CellParts, Climbed, Command, Ending, FilterId, GroupOwner, Incarnation, Lease, Moment,
+    AskCells, BackupCells, CellParts, Command, Ending, FilterId, GroupOwner, Incarnation, Lease, LevelReply, Moment,
     MonotonicMs, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, Shares, Submission, refuse,
 };
 
@@ -75,7 +75,7 @@ pub(crate) struct Groups {
     /// slice groups until the node has another incarnation, which means that it counts as restarted. If the disk hung,
     /// all groups with a journal are affected. If the disk stayed full, only those groups are affected that the other
     /// nodes continue without this node.
-    given_up_in: Option<Incarnation>,
+    abandoned_in: Option<Incarnation>,
     /// Slice groups that no longer belong to this node but still have in-flight events.
     leaving: BTreeSet<GroupKey>,
     /// Slice groups that are catching up: they are receiving the events that they missed from other nodes.
@@ -100,7 +100,7 @@ impl Groups {
             unbuilt: BTreeMap::new(),
             restored: BTreeSet::new(),
             start: None,
-            given_up_in: None,
+            abandoned_in: None,
             leaving: BTreeSet::new(),
             catching_up: BTreeSet::new(),
             gathered: Gathered::default(),
@@ -178,7 +178,7 @@ impl Groups {
         if let Some(me) = view.me
             && self.start.replace(me.incarnation).is_some_and(|before| before != me.incarnation)
         {
-            self.run_all(commands, |group| group.begin_anew(me.incarnation, now));
+            self.run_all(commands, |group| group.mark_restarted(me.incarnation, now));
         }
         let own = view.own_groups().filter(|key| Owners::index_of(self.owners, *key) == self.index);
         let own: BTreeSet<GroupKey> = own.collect();
@@ -210,9 +210,9 @@ impl Groups {
         for GroupFault { key: GroupKey { filter, group }, reason, .. } in &faults {
             tracing::error!(%filter, group, reason, "the node cannot hold its slices of a filter");
         }
-        let reason = advice::given_up(view.disk);
-        let given_up = self.kept.given_up();
-        faults.extend(given_up.map(|key| GroupFault { key, reason: reason.to_owned(), is_of_disk: true }));
+        let reason = advice::abandoned(view.disk);
+        let abandoned = self.kept.abandoned();
+        faults.extend(abandoned.map(|key| GroupFault { key, reason: reason.to_owned(), is_of_disk: true }));
         // All slice groups of the node share these limits, including the groups of other owners. The limits concern
         // memory, in-flight events and bytes per second.
         let groups = (view.own_groups().count() as u64).max(1);
@@ -250,22 +250,22 @@ impl Groups {
     /// node. The owner serves the affected groups again when the disk has recovered and the node counts as restarted.
     fn mind_disk(&mut self, view: &View, now: Moment, commands: &mut Vec<Command>) {
         let Some(me) = view.me else { return };
-        if view.disk != DiskState::Hangs && self.given_up_in.is_some_and(|start| start != me.incarnation) {
-            self.given_up_in = None;
+        if view.disk != DiskState::Hangs && self.abandoned_in.is_some_and(|start| start != me.incarnation) {
+            self.abandoned_in = None;
             self.kept.take_up_again();
         }
-        let given_up = match view.disk {
+        let abandoned = match view.disk {
             DiskState::Works => Vec::new(),
             DiskState::StaysFull => view.are_missing_here(self.kept.keys()),
             DiskState::Hangs => self.kept.keys().collect(),
         };
-        let given_up = self.kept.give_up(given_up, commands);
-        if view.disk == DiskState::Hangs || !given_up.is_empty() {
-            self.given_up_in = Some(me.incarnation);
+        let abandoned = self.kept.abandon(abandoned, commands);
+        if view.disk == DiskState::Hangs || !abandoned.is_empty() {
+            self.abandoned_in = Some(me.incarnation);
         }
         // In-flight events of these groups would wait for acknowledgements of messages that were never sent.
-        for key in given_up {
-            self.run(key, commands, |group| group.give_up_flights(now));
+        for key in abandoned {
+            self.run(key, commands, |group| group.abandon_in_flight(now));
         }
     }
 
@@ -347,7 +347,7 @@ impl Groups {
         now: Moment,
         commands: &mut Vec<Command>,
     ) -> bool {
-        if self.kept.is_given_up(key) {
+        if self.kept.is_abandoned(key) {
             return false;
         }
         if submission.operation.is_lookup() && self.kept.has(key) {
@@ -367,7 +367,7 @@ impl Groups {
         if message.body.is_question() && self.kept.is_full(key) {
             return commands.extend(refuse(from, message, Reason::Overloaded));
         }
-        if !self.groups.contains_key(&key) || self.kept.is_given_up(key) {
+        if !self.groups.contains_key(&key) || self.kept.is_abandoned(key) {
             tracing::debug!(
                 %from,
                 filter = %key.filter,
@@ -406,7 +406,7 @@ impl Groups {
 
     /// Passes the reply of another tree level to the slice group that sent the query. The reply is dropped if the group
     /// no longer exists.
-    pub(super) fn climbed(&mut self, key: GroupKey, climbed: &Climbed, now: Moment, commands: &mut Vec<Command>) {
+    pub(super) fn climbed(&mut self, key: GroupKey, climbed: &LevelReply, now: Moment, commands: &mut Vec<Command>) {
         self.gather(key, commands, |group| group.climbed(climbed, now));
     }
 

@@ -19,7 +19,7 @@ use firstseen_journal::encode;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{CheckpointCursor, Command, Durability, GroupOwner, NodeId, OwnerLimits, PeerBody, Proposal};
 
-use super::awaiting_disk::{AwaitingDisk, given_up};
+use super::awaiting_disk::{AwaitingDisk, abandoned};
 use crate::group_key::GroupKey;
 use crate::journal_writer::{CheckpointMark, JournalWriter};
 
@@ -67,7 +67,7 @@ pub(super) struct GroupJournals {
     /// Slice groups that the owner stopped serving because their disk hung or stayed full. No replies and messages of
     /// these groups are sent. The owner serves the groups again only when the node counts as restarted, even if the
     /// disk recovers earlier.
-    given_up: BTreeSet<GroupKey>,
+    abandoned: BTreeSet<GroupKey>,
     /// Size of the cells of these groups that was last reported to the journal writer, in bytes.
     cells_bytes: u64,
 }
@@ -80,7 +80,7 @@ impl GroupJournals {
             checkpoint_after_bytes: limits.checkpoint_after_bytes,
             groups: BTreeMap::new(),
             held: AwaitingDisk::default(),
-            given_up: BTreeSet::new(),
+            abandoned: BTreeSet::new(),
             cells_bytes: 0,
         }
     }
@@ -132,8 +132,8 @@ impl GroupJournals {
 
     /// Removes the groups that are no longer on this node.
     pub(super) fn retain(&mut self, is_here: impl Fn(GroupKey) -> bool) {
-        let Self { keeper, groups, given_up, .. } = self;
-        given_up.retain(|key| is_here(*key));
+        let Self { keeper, groups, abandoned, .. } = self;
+        abandoned.retain(|key| is_here(*key));
         groups.retain(|key, _| {
             is_here(*key) || {
                 keeper.forget(*key);
@@ -153,7 +153,7 @@ impl GroupJournals {
         let Some(group) = self.groups.get_mut(&key) else { return commands.append(scratch) };
         let synced = self.keeper.synced();
         let is_full = self.keeper.is_full();
-        let is_given_up = self.given_up.contains(&key);
+        let is_abandoned = self.abandoned.contains(&key);
         for command in scratch.drain(..) {
             match command {
                 Command::Persist(record) => {
@@ -165,8 +165,8 @@ impl GroupJournals {
                     group.last = self.keeper.keep(key, CheckpointMark::None, encode(record), within_ms);
                 }
                 // Only the disk can tell whether the event was recorded. Other nodes do not wait for these messages.
-                command if is_given_up => {
-                    given_up(command).into_iter().for_each(|answer| self.held.pass(answer, commands));
+                command if is_abandoned => {
+                    abandoned(command).into_iter().for_each(|answer| self.held.pass(answer, commands));
                 }
                 // The requested cells would wait in memory for a disk that accepts no data. The group repeats the
                 // request later.
@@ -206,17 +206,17 @@ impl GroupJournals {
     /// Stops serving the given slice groups. Replies of these groups that already wait for the disk are replaced by the
     /// reply "unknown" at once. No further reply or message of the groups is sent until the node counts as restarted.
     /// Returns the groups that were still served before this call.
-    pub(super) fn give_up(&mut self, mut groups: Vec<GroupKey>, commands: &mut Vec<Command>) -> Vec<GroupKey> {
-        groups.retain(|key| self.given_up.insert(*key));
+    pub(super) fn abandon(&mut self, mut groups: Vec<GroupKey>, commands: &mut Vec<Command>) -> Vec<GroupKey> {
+        groups.retain(|key| self.abandoned.insert(*key));
         if !groups.is_empty() {
-            self.held.give_up(|key| groups.contains(&key), commands);
+            self.held.abandon(|key| groups.contains(&key), commands);
         }
         groups
     }
 
     /// Serves all groups again, because the node counts as restarted.
     pub(super) fn take_up_again(&mut self) {
-        self.given_up.clear();
+        self.abandoned.clear();
     }
 
     /// Returns the groups that have a journal.
@@ -225,13 +225,13 @@ impl GroupJournals {
     }
 
     /// Returns the groups that are not served at present.
-    pub(super) fn given_up(&self) -> impl Iterator<Item = GroupKey> {
-        self.given_up.iter().copied()
+    pub(super) fn abandoned(&self) -> impl Iterator<Item = GroupKey> {
+        self.abandoned.iter().copied()
     }
 
     /// Returns whether a group is not served at present.
-    pub(super) fn is_given_up(&self, key: GroupKey) -> bool {
-        self.given_up.contains(&key)
+    pub(super) fn is_abandoned(&self, key: GroupKey) -> bool {
+        self.abandoned.contains(&key)
     }
 
     /// Returns whether a group should accept no more lookups, because too many of their replies wait for the disk.
@@ -273,8 +273,8 @@ impl GroupJournals {
         let growth_bytes = cells_bytes.saturating_mul(JOURNAL_PARTS).max(least_bytes);
         let growth_bytes = self.checkpoint_after_bytes.unwrap_or(growth_bytes);
         let journal_bytes = self.keeper.journal_bytes();
-        let under_way = self.groups.iter().find(|(_, group)| group.cursor.is_some());
-        let next = under_way.or_else(|| {
+        let in_progress = self.groups.iter().find(|(_, group)| group.cursor.is_some());
+        let next = in_progress.or_else(|| {
             let due = self.groups.iter().filter(|(key, group)| {
                 let growth = journal_bytes.saturating_sub(group.begun_bytes);
                 is_complete(**key) != group.is_complete || growth > growth_bytes

@@ -42,9 +42,9 @@ impl PendingReplies {
     }
 
     /// Delivers the events of a run that are already known to be duplicates.
-    pub(super) fn hand_early(&self, early: &EarlyDuplicates) {
+    pub(super) fn forward_early(&self, early: &EarlyDuplicates) {
         if let Some((place, _)) = self.places.get(&early.reply_to) {
-            place.hand_early(early);
+            place.forward_early(early);
         }
     }
 

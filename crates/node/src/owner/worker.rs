@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_routing::{
-    Climb, Command, FilterId, GroupReply, Lease, Moment, MonotonicMs, NodeId, OwnerLimits, PeerBody, PeerMessage,
+    Command, FilterId, GroupReply, Lease, LevelQuery, Moment, MonotonicMs, NodeId, OwnerLimits, PeerBody, PeerMessage,
     Proposal, Reading, Reason, Record, refuse,
 };
 use firstseen_wire::watch;
@@ -65,12 +65,12 @@ pub(crate) struct WorkerParts {
     /// Maximum number of events per second, which tests set to slow the owner down.
     pub(crate) rate_max_events_per_s: Option<u64>,
     /// Services of the node that the owner uses.
-    pub(crate) surroundings: Surroundings,
+    pub(crate) node_context: NodeContext,
 }
 
 /// Services of the node that all owners use.
 #[derive(Clone)]
-pub(crate) struct Surroundings {
+pub(crate) struct NodeContext {
     /// The clock.
     pub(crate) clock: Arc<dyn Clock>,
     /// Metrics of the node.
@@ -78,7 +78,7 @@ pub(crate) struct Surroundings {
     /// Queue of proposals to the consensus group.
     pub(crate) proposals: mpsc::Sender<Proposal>,
     /// Queue of queries to other tree levels.
-    pub(crate) climbs: mpsc::Sender<Climb>,
+    pub(crate) climbs: mpsc::Sender<LevelQuery>,
     /// The component that writes the journal.
     pub(crate) keeper: Arc<JournalWriter>,
     /// The lease, which says until when the node may record events.
@@ -90,7 +90,7 @@ pub(crate) struct Surroundings {
 /// One owner of slice groups.
 pub(crate) struct Worker {
     inbox: OwnerInbox,
-    surroundings: Surroundings,
+    node_context: NodeContext,
     groups: Groups,
     desk: PendingReplies,
     backlog: Backlog,
@@ -119,10 +119,10 @@ impl Worker {
     /// Creates an owner without slice groups.
     pub(crate) fn new(parts: WorkerParts) -> Self {
         Self {
-            synced: parts.surroundings.keeper.watch_synced(),
-            groups: Groups::new(parts.index, parts.owners, parts.limits, parts.surroundings.keeper.clone()),
+            synced: parts.node_context.keeper.watch_synced(),
+            groups: Groups::new(parts.index, parts.owners, parts.limits, parts.node_context.keeper.clone()),
             inbox: parts.inbox,
-            surroundings: parts.surroundings,
+            node_context: parts.node_context,
             desk: PendingReplies::default(),
             backlog: Backlog::default(),
             brake: parts.rate_max_events_per_s.map(RateLimiter::new),
@@ -190,7 +190,7 @@ impl Worker {
     /// Sends the messages that result from the processed work.
     fn send_gathered(&mut self) {
         self.groups.send_gathered(&mut self.commands);
-        self.carry_out();
+        self.execute();
         self.finish_drain();
     }
 
@@ -198,7 +198,7 @@ impl Worker {
     fn release(&mut self) {
         self.synced.mark_seen();
         self.groups.kept.release(&mut self.commands);
-        self.carry_out();
+        self.execute();
         self.finish_drain();
     }
 
@@ -207,7 +207,7 @@ impl Worker {
         let is_busy = !self.backlog.is_empty() || self.groups.kept.has_checkpoint() || !self.groups.kept.is_empty();
         let again_ms = is_busy.then_some(MonotonicMs::START);
         let next_ms = [again_ms, self.groups.next_tick_ms(), self.desk.next_end_ms()].into_iter().flatten().min()?;
-        let in_ms = next_ms.since(self.surroundings.clock.monotonic_ms());
+        let in_ms = next_ms.since(self.node_context.clock.monotonic_ms());
         Some(Duration::from_millis(in_ms.max(TICK_MS)))
     }
 
@@ -224,7 +224,7 @@ impl Worker {
             Work::View { view, done } => {
                 // Commands from before this view belong to the previous cluster map.
                 self.groups.send_gathered(&mut self.commands);
-                self.carry_out();
+                self.execute();
                 lost_peers(self.groups.view(), &view).into_iter().for_each(|lost| self.backlog.forget(lost));
                 self.meters.retain(|filter, _| view.map.filters.contains_key(filter));
                 let faults = self.groups.follow(view, now, &mut self.commands);
@@ -233,7 +233,7 @@ impl Worker {
                 let _ = done.send(faults);
             }
             Work::Ask(ask) => ask(&mut self.groups, now, &mut self.commands),
-            Work::Climbed { key, climbed } => {
+            Work::LevelReply { key, climbed } => {
                 self.groups.climbed(key, &climbed, now, &mut self.commands);
             }
             Work::Ended { producer } => self.groups.end_producer(producer),
@@ -242,7 +242,7 @@ impl Worker {
                 self.draining.push(done);
             }
         }
-        self.carry_out();
+        self.execute();
         self.finish_drain();
         0
     }
@@ -290,7 +290,7 @@ impl Worker {
         let key = run.key;
         let records = !run.submission.operation.is_lookup();
         // A producer that learns of a hanging disk asks another node.
-        let is_here = !self.groups.kept.is_given_up(key);
+        let is_here = !self.groups.kept.is_abandoned(key);
         if is_here && (self.groups.is_disk_held_up(key, records) || self.groups.is_held_up(key)) {
             run.refuse(Reason::Overloaded);
             return 0;
@@ -311,7 +311,7 @@ impl Worker {
         if !self.groups.submit(key, submission, now, &mut self.commands) {
             self.desk.reply(number, GroupReply::undecided(events, NOT_HERE));
         }
-        self.carry_out();
+        self.execute();
         self.brake.as_mut().map_or(0, |brake| brake.take(events, now))
     }
 
@@ -321,7 +321,7 @@ impl Worker {
             Entry::Occupied(known) => Some(known.into_mut()),
             Entry::Vacant(new) => {
                 let name = &self.groups.view().map.filters.get(&filter)?.name;
-                Some(new.insert(self.surroundings.metrics.meter(name)))
+                Some(new.insert(self.node_context.metrics.meter(name)))
             }
         }
     }
@@ -335,7 +335,7 @@ impl Worker {
         self.backlog.send_again(link(self.groups.view(), now.monotonic_ms));
         self.groups.tick(now, &mut self.commands);
         self.groups.kept.release(&mut self.commands);
-        self.carry_out();
+        self.execute();
         self.desk.expire(now.monotonic_ms);
         self.finish_drain();
     }
@@ -349,26 +349,26 @@ impl Worker {
         }
     }
 
-    fn carry_out(&mut self) {
+    fn execute(&mut self) {
         while !self.commands.is_empty() {
-            std::mem::take(&mut self.commands).into_iter().for_each(|command| self.carry_out_one(command));
+            std::mem::take(&mut self.commands).into_iter().for_each(|command| self.execute_one(command));
         }
     }
 
-    fn carry_out_one(&mut self, command: Command) {
+    fn execute_one(&mut self, command: Command) {
         match command {
             Command::Reply(reply) => self.desk.reply(reply.reply_to, reply),
-            Command::EarlyDuplicates(early) => self.desk.hand_early(&early),
+            Command::EarlyDuplicates(early) => self.desk.forward_early(&early),
             Command::Send { to, message } => {
-                self.backlog.send(to, message, link(self.groups.view(), self.surroundings.clock.monotonic_ms()));
+                self.backlog.send(to, message, link(self.groups.view(), self.node_context.clock.monotonic_ms()));
             }
             Command::Propose(proposal) => {
                 // If the queue has no room, the group proposes the change again later.
-                let _ = self.surroundings.proposals.try_send(proposal);
+                let _ = self.node_context.proposals.try_send(proposal);
             }
             // `GroupJournals` takes the record of a group with a journal. Other groups have nothing to persist.
             Command::Persist(record) => self.find_no_journal(&record),
-            Command::Climb(climb) => self.climb(climb),
+            Command::LevelQuery(climb) => self.climb(climb),
         }
     }
 
@@ -378,7 +378,7 @@ impl Worker {
     fn find_no_journal(&self, record: &Record) {
         let Record { filter, group, .. } = record;
         debug_assert!(false, "group {group} of filter {filter} has a record to persist, but no journal");
-        if self.surroundings.metrics.unkept() == 0 {
+        if self.node_context.metrics.unpersisted() == 0 {
             tracing::error!(
                 %filter,
                 group,
@@ -389,8 +389,8 @@ impl Worker {
 
     /// Queues a query to another tree level. If the queue has no room, the group receives the reply "overloaded" at
     /// once.
-    fn climb(&mut self, climb: Climb) {
-        let Err(refused) = self.surroundings.climbs.try_send(climb) else { return };
+    fn climb(&mut self, climb: LevelQuery) {
+        let Err(refused) = self.node_context.climbs.try_send(climb) else { return };
         let climb = refused.into_inner();
         let climbed = climb.undecided(Reason::Overloaded);
         let key = GroupKey { filter: climb.from.filter, group: climb.group };
@@ -402,7 +402,7 @@ impl Worker {
     /// groups use a corrected time of day, which the node determines by comparing its clock with the clocks of other
     /// nodes. Only the lease is checked with the uncorrected clock of this machine.
     fn now(&mut self) -> Moment {
-        let Surroundings { clock, lease, clocks, .. } = &self.surroundings;
+        let NodeContext { clock, lease, clocks, .. } = &self.node_context;
         let shown = clock.now();
         let lease = lease.newest();
         self.groups.set_lease(if lease.holds(shown) { lease } else { Lease::NONE });

@@ -21,11 +21,11 @@ pub(super) async fn serve(place: EndpointLimits, endpoint: Arc<RedisEndpoint>, c
         move || async move {
             let connecting = own_clients.connect(CLIENTS, endpoint.verdict_timeout());
             let client = stop.run_until_cancelled(connecting).await?;
-            let (sender, attendant) = endpoint.attendant(client, is_first);
-            Some((sender, attendant.serve(stop)))
+            let (sender, worker) = endpoint.worker(client, is_first);
+            Some((sender, worker.serve(stop)))
         }
     });
-    let Some(attendants) = started.await else { return };
+    let Some(workers) = started.await else { return };
     let _ = endpoints.redis.set(endpoint.counts());
-    endpoint.serve(listener, &attendants, stop).await;
+    endpoint.serve(listener, &workers, stop).await;
 }

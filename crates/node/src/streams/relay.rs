@@ -67,7 +67,7 @@ impl Relay {
                 Ok(proxy) => {
                     let mut sent = Sent::new();
                     let end = self.forward(proxy, first, &mut sent).await;
-                    self.give_up(sent).await;
+                    self.abandon(sent).await;
                     if end.is_ok() {
                         return;
                     }
@@ -86,11 +86,11 @@ impl Relay {
     }
 
     async fn open(&self) -> Result<Proxy, Status> {
-        let greeted = tokio::time::timeout(CONNECT_TIMEOUT, self.greet()).await;
+        let greeted = tokio::time::timeout(CONNECT_TIMEOUT, self.handshake()).await;
         greeted.unwrap_or_else(|_| Err(Status::unavailable("it did not answer in time")))
     }
 
-    async fn greet(&self) -> Result<Proxy, Status> {
+    async fn handshake(&self) -> Result<Proxy, Status> {
         let channel = self.context.connector.channel(&self.node.address, Some(&self.node.name));
         let channel = channel.map_err(|error| Status::unavailable(error.to_string()))?;
         let (requests, outbound) = mpsc::channel(self.context.limits.inflight_batches_max as usize + 1);
@@ -173,7 +173,7 @@ impl Relay {
     }
 
     /// Replies to batches that left this node and received no reply.
-    async fn give_up(&self, sent: Sent) {
+    async fn abandon(&self, sent: Sent) {
         for (sequence, batches) in sent {
             for (events, _) in batches {
                 let detail = format!("the connection to node {} is broken", self.target);

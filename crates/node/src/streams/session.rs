@@ -118,7 +118,7 @@ impl Session {
     }
 
     async fn serve(&mut self, mut requests: impl Requests) -> End {
-        if let Err(status) = self.greet(&mut requests).await {
+        if let Err(status) = self.handshake(&mut requests).await {
             return Some(status);
         }
         let stopping = self.context.departure.stopping.clone();
@@ -161,7 +161,7 @@ impl Session {
     }
 
     /// Receives the producer's hello message and sends the welcome message.
-    async fn greet(&mut self, requests: &mut impl Requests) -> Result<(), Status> {
+    async fn handshake(&mut self, requests: &mut impl Requests) -> Result<(), Status> {
         let stopping = self.context.departure.stopping.clone();
         let hello = tokio::time::timeout(HELLO_TIMEOUT, requests.next());
         let first = stopping.run_until_cancelled(hello).await.and_then(|in_time| in_time.unwrap_or(None));

@@ -20,9 +20,9 @@ const OPEN_TRIES: u32 = 10;
 const BEGIN_MS: u64 = 1_700_000_000_000;
 
 /// Pseudorandom numbers that depend on a seed (SplitMix64, Steele 2014).
-struct Dice(u64);
+struct TestRng(u64);
 
-impl Dice {
+impl TestRng {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -110,9 +110,9 @@ async fn each_event_is_remembered_for_its_own_life_and_for_the_window_without_on
         let Unit::Milliseconds(unit_ms) = group.unit else { panic!("a window of time") };
         let mut model = Model { unit_ms, span_units: group.rule.span_units, expiry: HashMap::new() };
         let longest_ms = (model.span_units - 1) * unit_ms;
-        let (mut dice, mut now_ms, mut lives) = (Dice(seed), BEGIN_MS, 0);
+        let (mut rng, mut now_ms, mut lives) = (TestRng(seed), BEGIN_MS, 0);
         for step in 0..STEPS {
-            now_ms += dice.below(WINDOW_MS / 40);
+            now_ms += rng.below(WINDOW_MS / 40);
             if step % 500 == 499 {
                 // A restarted producer knows only the clock that the cluster reports.
                 drop(producer);
@@ -121,8 +121,8 @@ async fn each_event_is_remembered_for_its_own_life_and_for_the_window_without_on
                 }
                 (producer, filter) = opened(&node, &name).await;
             }
-            let key = dice.below(KEYS);
-            let ttl_ms = (dice.below(4) > 0).then(|| 1 + dice.below(longest_ms));
+            let key = rng.below(KEYS);
+            let ttl_ms = (rng.below(4) > 0).then(|| 1 + rng.below(longest_ms));
             lives += u64::from(ttl_ms.is_some());
             let expected = model.observe(key, now_ms, ttl_ms);
             // In a replay, only a producer advances the clock. The connection of the previous producer may not be

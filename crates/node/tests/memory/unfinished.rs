@@ -31,7 +31,7 @@ const CALLS: usize = 64;
 const LOOK: Duration = Duration::from_millis(5);
 /// Maximum growth of the process in addition to the messages, in bytes. It covers the buffers at both ends of all
 /// connections.
-const BESIDE_BYTES_MAX: u64 = 32 << 20;
+const OVERHEAD_BYTES_MAX: u64 = 32 << 20;
 
 /// Opens `connections` connections and starts [`CALLS`] unfinished calls on each of them. Waits until each call has
 /// either received a reply or sent all its bytes. Returns the calls without a reply, the replies to the other calls,
@@ -76,7 +76,7 @@ async fn unfinished_messages_are_bounded() {
     let (mut calls, mut codes, after) = flood(&node, SMALL, 1).await;
     let grown = after.saturating_sub(before);
     println!("{} bytes, {} MiB more with {CALLS} unfinished messages to a small call", before, grown >> 20);
-    assert!(grown < BESIDE_BYTES_MAX, "grown by {} MiB", grown >> 20);
+    assert!(grown < OVERHEAD_BYTES_MAX, "grown by {} MiB", grown >> 20);
     // A call may have sent all its bytes a moment before its reply arrives.
     let rest = async {
         while let Some(call) = calls.join_next().await {
@@ -108,7 +108,7 @@ async fn all_connections_share_one_budget() {
         grown >> 20,
         codes.len() + calls.len()
     );
-    assert!(grown < budget_bytes + BESIDE_BYTES_MAX, "grown by {} MiB", grown >> 20);
+    assert!(grown < budget_bytes + OVERHEAD_BYTES_MAX, "grown by {} MiB", grown >> 20);
     // A quarter of the budget is reserved for nodes.
     let held_max = (budget_bytes - budget_bytes / 4) as usize / MESSAGE_BYTES_MAX;
     while calls.len() > held_max {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use firstseen_backend::{Act, Asked, Filters};
+use firstseen_backend::{EventCall, EventOperation, Filters};
 use firstseen_client::Verdict;
 use firstseen_routing::{Fence, FilterVerb, Reason};
 use tokio::time::Instant;
@@ -49,7 +49,7 @@ pub(super) async fn held<'a>(
         let fence = std::str::from_utf8(text).ok().and_then(|text| text.parse::<Fence>().ok());
         let fence = fence.ok_or_else(|| CommandRejected::wrong("a fence has 48 hexadecimal digits"))?;
         // A foreign fence would make the filter refuse the other events of the same call too.
-        if !filters.has_granted(filter, fence).await {
+        if !filters.may_have_granted(filter, fence).await {
             return Err(CommandRejected::Undecided(Reason::Invalid));
         }
         let known = items.next().and_then(|item| own.get(filter, item)).filter(|claim| claim.fence == fence);
@@ -76,7 +76,7 @@ pub(super) async fn held<'a>(
 /// Returns the connection's claim of an event. A claim that belongs to an earlier filter of the same name is forgotten.
 async fn of_filter(filters: &Filters, own: &mut OwnClaims, filter: &Arc<str>, item: &[u8]) -> Option<OwnClaim> {
     let claim = own.get(filter, item)?;
-    if filters.has_granted(filter, claim.fence).await {
+    if filters.may_have_granted(filter, claim.fence).await {
         return Some(claim);
     }
     own.remove(filter, item, claim.fence);
@@ -92,7 +92,7 @@ fn not_own() -> CommandRejected {
 
 /// Releases those of the given events that the connection has claimed, and returns their number.
 pub(super) async fn release(
-    Requester { shared, guest, patience }: Requester<'_>,
+    Requester { shared, client_session, patience }: Requester<'_>,
     own: &mut OwnClaims,
     filter: &Arc<str>,
     items: &[&[u8]],
@@ -102,7 +102,7 @@ pub(super) async fn release(
         held.extend(of_filter(&shared.filters, own, filter, item).await.map(|claim| (*item, claim)));
     }
     let count = u32::try_from(held.len()).unwrap_or(u32::MAX);
-    guest.may(FilterVerb::Observe, filter, count).map_err(CommandRejected::from)?;
+    client_session.may(FilterVerb::Observe, filter, count).map_err(CommandRejected::from)?;
     if held.is_empty() {
         return Ok(0);
     }
@@ -110,7 +110,7 @@ pub(super) async fn release(
     let fences: Vec<Fence> = held.iter().map(|(_, claim)| claim.fence).collect();
     held.iter().for_each(|(item, claim)| shared.common.confirmer.cancel(filter, item, claim.fence));
     let at_ms = held.iter().map(|(_, claim)| claim.at_ms).max().unwrap_or_default();
-    let asked = Asked { fences: &fences, ..Asked::new(&items, Act::Release, Ok(at_ms)) };
+    let asked = EventCall { fences: &fences, ..EventCall::new(&items, EventOperation::Release, Ok(at_ms)) };
     let answers = patience.ask(&shared.filters, filter, &asked).await?;
     let mut count = 0;
     for ((item, claim), verdict) in held.iter().zip(answers.verdicts) {

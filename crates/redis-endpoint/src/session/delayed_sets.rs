@@ -51,7 +51,7 @@ pub(super) struct DelayedSets {
     /// Indices in `sets` of the keys whose `EXPIRE` was not the next command.
     expires: Vec<usize>,
     /// Whether this connection has ever sent `EXPIRE` after such a command.
-    was_ever_timed: bool,
+    has_sent_expire: bool,
     /// Key of the last command, if no `EXPIRE` followed it.
     last: Vec<u8>,
 }
@@ -84,7 +84,7 @@ impl DelayedSets {
         if let Some(set) = self.sets.get_mut(place) {
             (set.expiry, set.expires_next) = (Some(expiry), expires_next);
         }
-        self.was_ever_timed = true;
+        self.has_sent_expire = true;
         true
     }
 
@@ -94,8 +94,8 @@ impl DelayedSets {
     }
 
     /// Returns whether the connection has ever sent `EXPIRE` after a delayed command.
-    pub(super) fn was_ever_timed(&self) -> bool {
-        self.was_ever_timed
+    pub(super) fn has_sent_expire(&self) -> bool {
+        self.has_sent_expire
     }
 
     /// Returns the delayed commands, in order. The `EXPIRE` commands of [`Self::expires`] follow after all of them.
@@ -183,7 +183,7 @@ mod tests {
         assert!(held.sets().all(|set| !set.expires_next));
         assert!(!held.hold(b"d", SetCommand::SetNx), "its reply would stand before those of EXPIRE");
         held.clear();
-        assert!(held.is_empty() && held.was_ever_timed() && held.hold(b"d", SetCommand::SetNx));
+        assert!(held.is_empty() && held.has_sent_expire() && held.hold(b"d", SetCommand::SetNx));
     }
 
     #[test]

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_backend::Remembers;
+use firstseen_backend::Retention;
 use firstseen_client::Verdict;
 use firstseen_resp::Expiry;
 use tokio::time::Instant;
@@ -52,7 +52,7 @@ impl CommandHandler<'_> {
                 MappedFilter { name, facts }
             }
         };
-        if facts.remembers < Remembers::ForMs(ttl_ms) {
+        if facts.remembers < Retention::ForMs(ttl_ms) {
             return Err(place::beyond(&name, facts.remembers));
         }
         if let Some(lease_max) = facts.lease_max

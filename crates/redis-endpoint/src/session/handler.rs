@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use firstseen_backend::{Act, Asked, Refused};
+use firstseen_backend::{EventCall, EventOperation, Refused};
 use firstseen_client::{Filter, FilterError, Verdict};
 use firstseen_resp::{Arguments, BloomInfoField, BloomOptions, Replies};
 use firstseen_routing::{FilterVerb, Reason};
@@ -99,7 +99,7 @@ impl CommandHandler<'_> {
 
     async fn remove(&mut self, filter: &[u8], items: Arguments<'_>) {
         let Ok(name) = make::name_of(filter) else { return self.refuse(CommandRejected::NotFound) };
-        if let Err(refused) = self.requester.guest.may(FilterVerb::Observe, &name, 0) {
+        if let Err(refused) = self.requester.client_session.may(FilterVerb::Observe, &name, 0) {
             return self.refuse(CommandRejected::from(refused));
         }
         match self.requester.shared.filters.facts(&name).await.map_err(CommandRejected::from) {
@@ -110,7 +110,7 @@ impl CommandHandler<'_> {
                 self.reply_count(released);
             }
             Ok(_) if self.ignores() => self.outbox.replies().integer(0),
-            Ok(_) => self.refuse(place::cannot_forget(&name)),
+            Ok(_) => self.refuse(place::unclaimed_delete_error(&name)),
             Err(CommandRejected::NotFound)
                 if self.ignores() || self.requester.shared.common.settings.missing == MissingRule::Zero =>
             {
@@ -243,7 +243,7 @@ impl CommandHandler<'_> {
             );
         };
         let made = match make::name_of(name) {
-            Ok(name) => make::make(self.requester.shared, sandbox, self.requester.guest, &name, options).await,
+            Ok(name) => make::make(self.requester.shared, sandbox, self.requester.client_session, &name, options).await,
             Err(error) => Err(error),
         };
         match made {
@@ -267,7 +267,7 @@ impl CommandHandler<'_> {
                 Ok(false) => match place::with_claims(self.requester, key).await {
                     Ok(Ok(filter)) => by_filter.entry(filter.name).or_default().push(key),
                     Ok(Err(_)) if self.ignores() => {}
-                    Ok(Err(filter)) => return self.refuse(place::cannot_forget(&filter)),
+                    Ok(Err(filter)) => return self.refuse(place::unclaimed_delete_error(&filter)),
                     Err(error) => return self.refuse(error),
                 },
             }
@@ -286,7 +286,7 @@ impl CommandHandler<'_> {
         let (Some(sandbox), Ok(name)) = (&self.requester.shared.common.sandbox, make::name_of(key)) else {
             return Ok(false);
         };
-        make::drop_named(self.requester.shared, sandbox, self.requester.guest, &name).await
+        make::drop_named(self.requester.shared, sandbox, self.requester.client_session, &name).await
     }
 
     async fn flush(&mut self) {
@@ -294,7 +294,9 @@ impl CommandHandler<'_> {
             return self.refuse("ERR drop filters with firstseen filter drop: no command drops all of them at once");
         };
         for name in sandbox.names() {
-            if let Err(error) = make::drop_named(self.requester.shared, sandbox, self.requester.guest, &name).await {
+            if let Err(error) =
+                make::drop_named(self.requester.shared, sandbox, self.requester.client_session, &name).await
+            {
                 return self.refuse(error);
             }
         }
@@ -304,7 +306,7 @@ impl CommandHandler<'_> {
     /// Returns the names of the filters that the user may see.
     fn visible(&self) -> Vec<String> {
         let mut names = self.requester.shared.filters.all();
-        names.retain(|name| self.requester.guest.sees(name));
+        names.retain(|name| self.requester.client_session.sees(name));
         names
     }
 
@@ -313,7 +315,7 @@ impl CommandHandler<'_> {
             let name = String::from_utf8_lossy(name).into_owned();
             return Err(FilterError::NotFound { name, there: Vec::new() });
         };
-        match self.requester.guest.may(FilterVerb::Describe, &name, 0) {
+        match self.requester.client_session.may(FilterVerb::Describe, &name, 0) {
             Ok(()) | Err(Refused::Spent(_)) => self.requester.shared.filters.get(&name).await,
             Err(Refused::Forbidden(reason)) => Err(FilterError::Refused { name: name.to_string(), reason }),
             Err(Refused::Unknown) => {
@@ -326,16 +328,16 @@ impl CommandHandler<'_> {
 
 /// Looks up items in a filter.
 async fn tested(
-    Requester { shared, guest, patience }: Requester<'_>,
+    Requester { shared, client_session, patience }: Requester<'_>,
     filter: &Arc<str>,
     items: Vec<&[u8]>,
 ) -> Result<Vec<Verdict>, CommandRejected> {
     let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
-    guest.may(FilterVerb::Lookup, filter, count).map_err(|refused| match refused {
+    client_session.may(FilterVerb::Lookup, filter, count).map_err(|refused| match refused {
         Refused::Spent(_) => CommandRejected::Undecided(Reason::Overloaded),
         refused => CommandRejected::from(refused),
     })?;
-    let asked = Asked::new(&items, Act::Test, shared.filters.now_ms());
+    let asked = EventCall::new(&items, EventOperation::Test, shared.filters.now_ms());
     Ok(patience.ask(&shared.filters, filter, &asked).await?.verdicts)
 }
 

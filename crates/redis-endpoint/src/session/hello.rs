@@ -21,11 +21,11 @@ impl Session {
         match request {
             ConnectionRequest::Hello { protocol, credentials, name } => self.hello(protocol, credentials, name),
             ConnectionRequest::Auth(credentials) => match self.enter(credentials) {
-                Some(guest) => {
-                    self.become_guest(Some(guest));
+                Some(client_session) => {
+                    self.set_client_session(Some(client_session));
                     self.outbox.replies().simple("OK");
                 }
-                None => self.refuse(self.why_not(credentials)),
+                None => self.refuse(self.credentials_error(credentials)),
             },
             ConnectionRequest::Ping { message } if self.is_listening() => {
                 self.outbox.replies().array(2);
@@ -48,7 +48,7 @@ impl Session {
                 self.transaction = None;
                 self.subscriptions = Subscriptions::default();
                 self.claims = OwnClaims::new(self.room.clone());
-                self.become_guest(self.known.clone());
+                self.set_client_session(self.known.clone());
                 self.name.clear();
                 self.outbox.replies().set_protocol(Protocol::Resp2);
                 self.outbox.replies().simple("RESET");
@@ -66,8 +66,8 @@ impl Session {
     }
 
     /// Sets the user whose commands follow. Results that depend on the rights of the previous user are discarded.
-    fn become_guest(&mut self, guest: Option<Arc<dyn ClientSession>>) {
-        self.guest = guest;
+    fn set_client_session(&mut self, client_session: Option<Arc<dyn ClientSession>>) {
+        self.client_session = client_session;
         self.placed = Placed::default();
     }
 
@@ -78,20 +78,24 @@ impl Session {
     }
 
     /// Returns the error for credentials that are not accepted.
-    fn why_not(&self, credentials: Credentials<'_>) -> &'static str {
+    fn credentials_error(&self, credentials: Credentials<'_>) -> &'static str {
         let password = std::str::from_utf8(credentials.password()).unwrap_or_default();
         let is_token = password.parse::<Token>().is_ok();
-        if self.known.is_some() && credentials.user().is_none() && !is_token { NOBODY_ASKS } else { WRONG_PASSWORD }
+        if self.known.is_some() && credentials.user().is_none() && !is_token {
+            NO_PASSWORD_CONFIGURED
+        } else {
+            WRONG_PASSWORD
+        }
     }
 
     fn hello(&mut self, protocol: Option<Protocol>, credentials: Option<Credentials<'_>>, name: Option<&[u8]>) {
         if let Some(credentials) = credentials {
             match self.enter(credentials) {
-                Some(guest) => self.become_guest(Some(guest)),
+                Some(client_session) => self.set_client_session(Some(client_session)),
                 None => return self.refuse(WRONG_PASSWORD),
             }
         }
-        if self.guest.is_none() {
+        if self.client_session.is_none() {
             return self.refuse(
                 "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> \
                  option can be used to authenticate the client and select the RESP protocol version at the same time",
@@ -132,7 +136,7 @@ impl Session {
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 /// Error message of Redis for a password, used if the node does not require authentication.
-const NOBODY_ASKS: &str = "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+const NO_PASSWORD_CONFIGURED: &str = "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
                            configuration is correct?";
 
 /// Writes the reply to `HELLO`.

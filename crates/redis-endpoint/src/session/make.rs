@@ -18,7 +18,7 @@ use crate::sandbox::{Made, Sandbox};
 /// # Errors
 /// Returns the error reply. The command must not be executed then.
 pub(super) async fn lacking(
-    Requester { shared, guest, .. }: Requester<'_>,
+    Requester { shared, client_session, .. }: Requester<'_>,
     request: &Request<'_>,
 ) -> Result<Option<(Arc<str>, BloomOptions)>, String> {
     let none = BloomOptions::default();
@@ -30,7 +30,7 @@ pub(super) async fn lacking(
     };
     let name = name_of(name)?;
     // The right is checked first. Otherwise a client without the right could find out whether the filter exists.
-    guest.may(FilterVerb::Observe, &name, 0).map_err(|refused| CommandRejected::from(refused).to_string())?;
+    client_session.may(FilterVerb::Observe, &name, 0).map_err(|refused| CommandRejected::from(refused).to_string())?;
     match shared.filters.get(&name).await {
         Ok(_) => Ok(None),
         Err(FilterError::NotFound { .. }) => Ok(Some((name, options))),
@@ -45,13 +45,13 @@ pub(super) async fn lacking(
 pub(super) async fn make(
     shared: &Shared,
     sandbox: &Sandbox,
-    guest: &dyn ClientSession,
+    client_session: &dyn ClientSession,
     name: &Arc<str>,
     options: BloomOptions,
 ) -> Result<(), String> {
-    may_manage(guest, name)?;
+    may_manage(client_session, name)?;
     let (new, made) = sandbox.plan(name, options).ok_or("ERR the sandbox is full: DEL filters that are not used")?;
-    let is_made = guest.make(new).await;
+    let is_made = client_session.make(new).await;
     match (shared.filters.open(name).await, is_made) {
         (Ok(filter), Ok(())) => sandbox.add(name.clone(), Made { filter: filter.info().id, ..made }),
         // Another client has created the filter in the meantime. It is used, but it does not belong to the sandbox.
@@ -68,10 +68,10 @@ pub(super) async fn make(
 pub(super) async fn drop_named(
     shared: &Shared,
     sandbox: &Sandbox,
-    guest: &dyn ClientSession,
+    client_session: &dyn ClientSession,
     name: &str,
 ) -> Result<bool, String> {
-    if !guest.sees(name) {
+    if !client_session.sees(name) {
         return Ok(false);
     }
     let is_here = match (sandbox.get(name), shared.filters.get(&Arc::from(name)).await) {
@@ -86,8 +86,8 @@ pub(super) async fn drop_named(
         sandbox.remove(name);
         return Ok(false);
     }
-    may_manage(guest, name)?;
-    guest.drop_filter(name).await.map_err(|error| format!("ERR {error}"))?;
+    may_manage(client_session, name)?;
+    client_session.drop_filter(name).await.map_err(|error| format!("ERR {error}"))?;
     shared.filters.forget(name);
     Ok(sandbox.remove(name))
 }
@@ -100,6 +100,6 @@ pub(super) fn name_of(name: &[u8]) -> Result<Arc<str>, String> {
     std::str::from_utf8(name).map(Arc::from).map_err(|_| "ERR not found".to_owned())
 }
 
-fn may_manage(guest: &dyn ClientSession, name: &str) -> Result<(), String> {
-    guest.may(FilterVerb::Manage, name, 0).map_err(|refused| CommandRejected::from(refused).to_string())
+fn may_manage(client_session: &dyn ClientSession, name: &str) -> Result<(), String> {
+    client_session.may(FilterVerb::Manage, name, 0).map_err(|refused| CommandRejected::from(refused).to_string())
 }

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_backend::{Act, ClientSession, Facts, KeptTtl, Remembers};
+use firstseen_backend::{ClientSession, EventOperation, Facts, KeptTtl, Retention};
 use firstseen_resp::{EventTime, Expiry};
 
 use firstseen_routing::{FilterVerb, Reason};
@@ -27,7 +27,7 @@ pub(super) struct Found {
     pub(super) filter: Arc<str>,
     /// Other filters that a key is mapped to, if the key is being set.
     pub(super) others: Arc<[Arc<str>]>,
-    pub(super) act: Act,
+    pub(super) act: EventOperation,
     /// Time to live of the events in milliseconds. `None` means the filter's window.
     pub(super) ttl_ms: Option<u64>,
     /// Whether the events must carry their times.
@@ -36,7 +36,7 @@ pub(super) struct Found {
 
 impl Found {
     /// Creates the result for events of a single filter, which remembers them for its window.
-    fn alone(filter: Arc<str>, act: Act) -> Self {
+    fn alone(filter: Arc<str>, act: EventOperation) -> Self {
         Self { filter, others: Arc::default(), act, ttl_ms: None, needs_times: false }
     }
 }
@@ -72,7 +72,7 @@ impl Placed {
     ) -> Result<Found, CommandRejected> {
         match (place, action, time) {
             (Place::Filter(name), Action::Test | Action::Observe, EventTime::Now) => {
-                let act = if action == Action::Test { Act::Test } else { Act::Observe };
+                let act = if action == Action::Test { EventOperation::Test } else { EventOperation::Observe };
                 Ok(Found::alone(self.named(name)?, act))
             }
             (Place::Key { key, expiry }, Action::Observe, _) => {
@@ -124,12 +124,12 @@ async fn find(
     action: Action<'_>,
     time: EventTime,
 ) -> Result<Found, CommandRejected> {
-    let Requester { shared, guest, .. } = requester;
+    let Requester { shared, client_session, .. } = requester;
     match (place, action) {
         (Place::Filter(name), Action::Test | Action::Observe) => named(requester, name, action, time).await,
         (Place::Filter(name), _) => {
             let name = name_of(name)?;
-            must(guest, FilterVerb::Observe, &name)?;
+            must(client_session, FilterVerb::Observe, &name)?;
             let facts = shared.filters.facts(&name).await?;
             claimed(name, facts, action)
         }
@@ -138,7 +138,7 @@ async fn find(
         }
         (Place::OnlyOf { key }, _) => {
             let filter = shared.common.names.only_filter([key].into_iter()).ok_or_else(unmapped)?.clone();
-            Ok(Found::alone(filter, Act::Test))
+            Ok(Found::alone(filter, EventOperation::Test))
         }
         (Place::Key { key, .. }, _) => match with_claims(requester, key).await? {
             Ok(filter) => claimed(filter.name, filter.facts, action),
@@ -149,19 +149,19 @@ async fn find(
 
 /// Rejects a client that does not have the right on a filter. The error text is the same whether or not the filter
 /// exists.
-fn must(guest: &dyn ClientSession, verb: FilterVerb, filter: &str) -> Result<(), CommandRejected> {
-    guest.may(verb, filter, 0).map_err(CommandRejected::from)
+fn must(client_session: &dyn ClientSession, verb: FilterVerb, filter: &str) -> Result<(), CommandRejected> {
+    client_session.may(verb, filter, 0).map_err(CommandRejected::from)
 }
 
 async fn named(
-    Requester { shared, guest, .. }: Requester<'_>,
+    Requester { shared, client_session, .. }: Requester<'_>,
     name: &[u8],
     action: Action<'_>,
     time: EventTime,
 ) -> Result<Found, CommandRejected> {
     let filter = name_of(name)?;
-    let act = if action == Action::Test { Act::Test } else { Act::Observe };
-    must(guest, act.verb(), &filter)?;
+    let act = if action == Action::Test { EventOperation::Test } else { EventOperation::Observe };
+    must(client_session, act.verb(), &filter)?;
     let mut ttl_ms = None;
     match time {
         EventTime::Now => {}
@@ -169,7 +169,7 @@ async fn named(
             // The filter counts in ticks, which are longer than a millisecond. A time to live could therefore fit
             // although it exceeds the window.
             let remembers = shared.filters.facts(&filter).await?.remembers;
-            if remembers < Remembers::ForMs(asked_ms) {
+            if remembers < Retention::ForMs(asked_ms) {
                 return Err(beyond(&filter, remembers));
             }
             ttl_ms = kept_ttl(shared, &filter, asked_ms).await?;
@@ -193,14 +193,14 @@ fn claimed(filter: Arc<str>, facts: Facts, action: Action<'_>) -> Result<Found, 
             return Err(too_long(&filter, lease_max));
         }
         Action::Claim(lease_ms) => claim(Duration::from_millis(lease_ms)),
-        Action::Release(_) => Act::Release,
-        Action::Test | Action::Observe | Action::Confirm(_) => Act::Confirm,
+        Action::Release(_) => EventOperation::Release,
+        Action::Test | Action::Observe | Action::Confirm(_) => EventOperation::Confirm,
     };
     Ok(Found { needs_times: facts.needs_times, ..Found::alone(filter, act) })
 }
 
 /// Creates the error for deleting an event that was not claimed.
-pub(super) fn cannot_forget(filter: &str) -> CommandRejected {
+pub(super) fn unclaimed_delete_error(filter: &str) -> CommandRejected {
     CommandRejected::wrong(format_args!(
         "cannot forget: filter '{filter}' keeps no claims, so it forgets events only by time. With forget = \"ignore\" in [redis] \
          the reply is 0"
@@ -240,10 +240,10 @@ async fn chosen(shared: &Shared, all: &[MappedFilter], ttl_ms: Option<u64>) -> R
         // The key has no expiry, so the filter with the longest window is used.
         None => return set(shared, longest, None),
         // The expiry has already passed. The key is looked up, but not recorded.
-        Some(0) => return Ok(Found::alone(longest.name.clone(), Act::Test)),
+        Some(0) => return Ok(Found::alone(longest.name.clone(), EventOperation::Test)),
         Some(ttl_ms) => ttl_ms,
     };
-    let asked = Remembers::ForMs(ttl_ms);
+    let asked = Retention::ForMs(ttl_ms);
     let mut fitting: Vec<&MappedFilter> = all.iter().filter(|filter| filter.facts.remembers >= asked).collect();
     fitting.sort_by_key(|filter| filter.facts.remembers);
     let mut refused = beyond(&longest.name, longest.facts.remembers);
@@ -260,7 +260,8 @@ async fn chosen(shared: &Shared, all: &[MappedFilter], ttl_ms: Option<u64>) -> R
 /// Returns the operation for a key that is set in this filter for at most its window.
 async fn set_for(shared: &Shared, filter: &MappedFilter, ttl_ms: u64) -> Result<Found, CommandRejected> {
     let found = set(shared, filter, Some(ttl_ms))?;
-    let is_recorded = matches!(found.act, Act::Observe | Act::Claim { is_confirmed_by_endpoint: true, .. });
+    let is_recorded =
+        matches!(found.act, EventOperation::Observe | EventOperation::Claim { is_confirmed_by_endpoint: true, .. });
     let ttl_ms = if is_recorded { kept_ttl(shared, &filter.name, ttl_ms).await? } else { None };
     Ok(Found { ttl_ms, ..found })
 }
@@ -285,9 +286,9 @@ pub(super) fn ttl_ms(expiry: Option<Expiry>, now_ms: Result<u64, Reason>) -> Res
 }
 
 /// Creates the error for a time to live that is longer than the filter's window.
-pub(super) fn beyond(filter: &str, remembers: Remembers) -> CommandRejected {
+pub(super) fn beyond(filter: &str, remembers: Retention) -> CommandRejected {
     let most = match remembers {
-        Remembers::ForMs(ms) => format!("{} s", ms as f64 / 1000.0),
+        Retention::ForMs(ms) => format!("{} s", ms as f64 / 1000.0),
         _ => "no time that EX could name".to_owned(),
     };
     CommandRejected::wrong(format_args!("invalid expire time: filter '{filter}' remembers {most}"))
@@ -296,11 +297,11 @@ pub(super) fn beyond(filter: &str, remembers: Remembers) -> CommandRejected {
 fn set(shared: &Shared, filter: &MappedFilter, ttl_ms: Option<u64>) -> Result<Found, CommandRejected> {
     let MappedFilter { name, facts } = filter;
     let act = match (facts.lease_max, ttl_ms.map(Duration::from_millis)) {
-        (None, _) => Act::Observe,
+        (None, _) => EventOperation::Observe,
         // The key becomes free again when the claim ends, so the lease serves as the expiry.
         (Some(lease_max), Some(ttl)) if ttl <= lease_max => claim(ttl),
         (Some(lease), _) if shared.common.rules.claim(name) == ClaimRule::OnExpiryConfirm => {
-            Act::Claim { lease, is_confirmed_by_endpoint: true }
+            EventOperation::Claim { lease, is_confirmed_by_endpoint: true }
         }
         (Some(lease_max), None) => claim(lease_max),
         (Some(lease_max), Some(_)) => return Err(too_long(name, lease_max)),
@@ -308,8 +309,8 @@ fn set(shared: &Shared, filter: &MappedFilter, ttl_ms: Option<u64>) -> Result<Fo
     Ok(Found { needs_times: facts.needs_times, ..Found::alone(name.clone(), act) })
 }
 
-fn claim(lease: Duration) -> Act {
-    Act::Claim { lease, is_confirmed_by_endpoint: false }
+fn claim(lease: Duration) -> EventOperation {
+    EventOperation::Claim { lease, is_confirmed_by_endpoint: false }
 }
 
 /// Returns the filter of a key that allows claims. If no filter of the key does, returns the name of the first filter
@@ -331,14 +332,14 @@ pub(super) struct MappedFilter {
 
 /// Returns all filters of a key. The user needs the right on each of them.
 async fn mapped(
-    Requester { shared, guest, .. }: Requester<'_>,
+    Requester { shared, client_session, .. }: Requester<'_>,
     key: &[u8],
 ) -> Result<Vec<MappedFilter>, CommandRejected> {
     let filters = shared.common.names.filters_of(key);
     if filters.is_empty() {
         return Err(unmapped());
     }
-    filters.iter().try_for_each(|filter| must(guest, FilterVerb::Observe, filter))?;
+    filters.iter().try_for_each(|filter| must(client_session, FilterVerb::Observe, filter))?;
     let mut all = Vec::with_capacity(filters.len());
     for filter in filters {
         match shared.filters.facts(filter).await.map_err(CommandRejected::from) {

@@ -53,7 +53,7 @@ pub enum ConnectionRequest<'a> {
 
 impl ConnectionRequest<'_> {
     /// Returns whether a client may send the command before it has authenticated.
-    pub fn needs_nobody(&self) -> bool {
+    pub fn is_allowed_before_auth(&self) -> bool {
         matches!(self, Self::Hello { .. } | Self::Auth(_) | Self::Quit | Self::Reset)
     }
 }

@@ -1,18 +1,18 @@
 //! Compares the parser of this crate with another decoder of the protocol.
 
-use crate::common::{Dice, array, config, parse};
+use crate::common::{TestRng, array, config, parse};
 use proptest::prelude::*;
 use redis_protocol::resp2::decode::decode;
 use redis_protocol::resp2::types::OwnedFrame;
 
 /// Returns the first command in these bytes as the other decoder reads it, and the number of bytes that it took.
 fn peer(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
-    let Ok(Some((OwnedFrame::Array(members), taken_bytes))) = decode(bytes) else { return None };
+    let Ok(Some((OwnedFrame::Array(members), consumed_bytes))) = decode(bytes) else { return None };
     let argument = |member| match member {
         OwnedFrame::BulkString(argument) => Some(argument),
         _ => None,
     };
-    Some((members.into_iter().map(argument).collect::<Option<_>>()?, taken_bytes))
+    Some((members.into_iter().map(argument).collect::<Option<_>>()?, consumed_bytes))
 }
 
 /// Returns the first command as this crate reads it. Returns `None` also if empty requests precede it.
@@ -20,11 +20,11 @@ fn ours(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     let mut parser = firstseen_resp::Parser::new(firstseen_resp::Limits::default());
     let mut rest = bytes;
     let command = parser.next(&mut rest).ok()??;
-    if command.taken_bytes() + rest.len() < bytes.len() {
+    if command.consumed_bytes() + rest.len() < bytes.len() {
         return None;
     }
     let arguments = std::iter::once(command.name()).chain(command.arguments()).map(<[u8]>::to_vec);
-    Some((arguments.collect(), command.taken_bytes()))
+    Some((arguments.collect(), command.consumed_bytes()))
 }
 
 proptest! {
@@ -37,9 +37,9 @@ proptest! {
     ) {
         let bytes: Vec<u8> = commands.iter().flat_map(|command| array(command)).collect();
         let (mut rest, mut read) = (&bytes[..], Vec::new());
-        while let Some((command, taken_bytes)) = peer(rest) {
+        while let Some((command, consumed_bytes)) = peer(rest) {
             read.push(command);
-            rest = &rest[taken_bytes..];
+            rest = &rest[consumed_bytes..];
         }
         prop_assert!(rest.is_empty());
         prop_assert_eq!(parse(&bytes).commands, read);
@@ -51,14 +51,14 @@ proptest! {
 /// accepts them, the bytes must differ from the form in which clients write requests.
 #[test]
 fn damaged_requests_are_read_alike() {
-    let dice = &mut Dice(5);
+    let rng = &mut TestRng(5);
     let (mut alike, mut refused) = (0, 0);
     for _ in 0..20_000 {
-        let arguments: Vec<Vec<u8>> = (0..=dice.below(4)).map(|_| vec![b'$'; dice.below(13)]).collect();
+        let arguments: Vec<Vec<u8>> = (0..=rng.below(4)).map(|_| vec![b'$'; rng.below(13)]).collect();
         let mut bytes = array(&arguments);
-        let place = 1 + dice.below(bytes.len() - 1);
-        match dice.below(3) {
-            0 => bytes[place] = b"0123456789-$*\r\nx"[dice.below(16)],
+        let place = 1 + rng.below(bytes.len() - 1);
+        match rng.below(3) {
+            0 => bytes[place] = b"0123456789-$*\r\nx"[rng.below(16)],
             1 => drop(bytes.remove(place)),
             _ => bytes.insert(place, bytes[place]),
         }
@@ -67,8 +67,8 @@ fn damaged_requests_are_read_alike() {
             assert_eq!(Some(ours), peer, "{}", bytes.escape_ascii());
             alike += 1;
         } else {
-            let is_proper = |(arguments, taken_bytes): &(Vec<Vec<u8>>, usize)| {
-                !arguments.is_empty() && array(arguments) == bytes[..*taken_bytes]
+            let is_proper = |(arguments, consumed_bytes): &(Vec<Vec<u8>>, usize)| {
+                !arguments.is_empty() && array(arguments) == bytes[..*consumed_bytes]
             };
             assert!(!peer.as_ref().is_some_and(is_proper), "{}", bytes.escape_ascii());
             refused += 1;

@@ -3,7 +3,7 @@
 #[path = "../../../../fuzz/resp_checks.rs"]
 mod resp_checks;
 
-use crate::common::{Dice, array};
+use crate::common::{TestRng, array};
 use std::path::Path;
 
 const TARGETS: [&str; 2] = ["resp_parser", "resp_request"];
@@ -51,27 +51,27 @@ const LINES: [&str; 22] = [
 /// Returns a stream of several commands, as arrays or as inline commands, with some bytes changed. The stream is an
 /// input of the fuzz target, so its first byte selects the limits of the parser and the way in which the bytes are
 /// divided.
-fn changed(dice: &mut Dice) -> Vec<u8> {
-    let mut bytes = vec![dice.below(256) as u8];
-    for _ in 0..=dice.below(3) {
-        let line = LINES[dice.below(LINES.len())];
-        if dice.below(3) == 0 {
+fn changed(rng: &mut TestRng) -> Vec<u8> {
+    let mut bytes = vec![rng.below(256) as u8];
+    for _ in 0..=rng.below(3) {
+        let line = LINES[rng.below(LINES.len())];
+        if rng.below(3) == 0 {
             bytes.extend_from_slice(line.as_bytes());
             bytes.extend_from_slice(b"\r\n");
         } else {
             let mut words: Vec<&str> = line.split(' ').collect();
-            if dice.below(3) == 0 {
-                let (one, other) = (dice.below(words.len()), dice.below(words.len()));
+            if rng.below(3) == 0 {
+                let (one, other) = (rng.below(words.len()), rng.below(words.len()));
                 words.swap(one, other);
             }
             bytes.extend_from_slice(&array(&words));
         }
     }
-    for _ in 0..dice.below(4) {
-        let place = 1 + dice.below(bytes.len() - 1);
-        match dice.below(3) {
-            0 => bytes[place] = dice.below(256) as u8,
-            1 => bytes[place] = b"*$-0123456789\r\n\"'\\ \0"[dice.below(20)],
+    for _ in 0..rng.below(4) {
+        let place = 1 + rng.below(bytes.len() - 1);
+        match rng.below(3) {
+            0 => bytes[place] = rng.below(256) as u8,
+            1 => bytes[place] = b"*$-0123456789\r\n\"'\\ \0"[rng.below(20)],
             _ => bytes.truncate(place.max(2)),
         }
     }
@@ -80,7 +80,7 @@ fn changed(dice: &mut Dice) -> Vec<u8> {
 
 fn run_changed(runs: u64) {
     for run in 0..runs {
-        let bytes = changed(&mut Dice(run));
+        let bytes = changed(&mut TestRng(run));
         for target in TARGETS {
             let held = std::panic::catch_unwind(|| resp_checks::run(target, &bytes));
             assert!(held.is_ok(), "{target} does not hold for run {run}: {}", bytes.escape_ascii());

@@ -33,7 +33,7 @@ fn the_same_memory_serves_every_command() {
     for _ in 0..1000 {
         assert_eq!(pass(&mut parser), held_bytes);
     }
-    parser.shed();
+    parser.release_memory();
     assert_eq!(parser.held_bytes(), 0);
     assert_eq!(pass(&mut parser), held_bytes, "the parser uses the same memory for the next command");
 }
@@ -43,7 +43,7 @@ fn memory_is_not_given_back_amid_a_command() {
     let bytes = array(&["SET", "k", "v"]);
     let mut parser = Parser::new(Limits::default());
     assert!(parser.next(&mut &bytes[..bytes.len() - 4]).expect("a request").is_none());
-    parser.shed();
+    parser.release_memory();
     let command = parser.next(&mut &bytes[..]).expect("a request").expect("the command is complete").keep();
     assert_eq!(command.command().arguments().iter().collect::<Vec<_>>(), [b"k", b"v"]);
 }

@@ -113,12 +113,12 @@ proptest! {
         }
         let (mut two, mut three) = (&two.take()[..], &three.take()[..]);
         for reply in &stream {
-            let (frame, taken_bytes) = resp2::decode::decode(two).expect("a reply").expect("a whole reply");
+            let (frame, consumed_bytes) = resp2::decode::decode(two).expect("a reply").expect("a whole reply");
             prop_assert_eq!(frame, reply.in_version_2());
-            two = &two[taken_bytes..];
-            let (frame, taken_bytes) = resp3::decode::complete::decode(three).expect("a reply").expect("a whole reply");
+            two = &two[consumed_bytes..];
+            let (frame, consumed_bytes) = resp3::decode::complete::decode(three).expect("a reply").expect("a whole reply");
             prop_assert_eq!(frame, reply.in_version_3());
-            three = &three[taken_bytes..];
+            three = &three[consumed_bytes..];
         }
         prop_assert!(two.is_empty() && three.is_empty());
     }

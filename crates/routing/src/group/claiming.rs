@@ -27,7 +27,7 @@ use crate::verdict::{Decision, Reason};
 pub(crate) const HELD: Decision = Decision::Undecided(Reason::Claimed);
 
 /// Time in milliseconds after which a node is asked again by which cluster map it acts, if it has not answered.
-const ASK_AGAIN_MS: u64 = 1_000;
+const REQUEST_RETRY_MS: u64 = 1_000;
 /// Interval in milliseconds at which claims are removed whose leases ended long ago.
 const PASS_EVERY_MS: u64 = 1_000;
 /// Minimum interval in milliseconds between scans of all claims for expired leases. A scan happens only if room is
@@ -113,13 +113,13 @@ impl<Former> GroupClaims<Former> {
     /// The callback `counts` returns whether a change of heads concerns the event.
     pub(crate) fn unknown(&self, counts: impl Fn(Option<&Former>) -> bool, now_ms: MonotonicMs) -> Option<Reason> {
         let is_unknown = self.former_filter_left_ms(now_ms).is_some()
-            || self.rules.keep(Rule::WaitsOutClaims) && self.unsure.left_ms(counts, now_ms).is_some();
-        let says_unknown = self.rules.keep(Rule::TellsUnknownClaims);
+            || self.rules.keep(Rule::AwaitsFormerGrants) && self.unsure.left_ms(counts, now_ms).is_some();
+        let says_unknown = self.rules.keep(Rule::ReportsUnknownClaims);
         is_unknown.then_some(if says_unknown { Reason::ClaimsUnknown } else { Reason::Claimed })
     }
 
     fn former_filter_left_ms(&self, now_ms: MonotonicMs) -> Option<u64> {
-        let keeps = self.rules.keep(Rule::WaitsOutFormerFilters);
+        let keeps = self.rules.keep(Rule::AwaitsFormerFilters);
         self.former_filter.as_ref().filter(|_| keeps)?.left_ms(now_ms)
     }
 
@@ -133,7 +133,7 @@ impl<Former> GroupClaims<Former> {
         self.former_filter.iter_mut().for_each(|former| former.follow(map));
     }
 
-    pub(crate) fn unsure_mut(&mut self) -> &mut HeadChanges<Former> {
+    pub(crate) fn head_changes_mut(&mut self) -> &mut HeadChanges<Former> {
         &mut self.unsure
     }
 
@@ -144,7 +144,7 @@ impl<Former> GroupClaims<Former> {
         }
         let unheard = self.unsure.unheard();
         if !unheard.is_empty() {
-            self.next_ask_ms = now_ms.after(ASK_AGAIN_MS);
+            self.next_ask_ms = now_ms.after(REQUEST_RETRY_MS);
         }
         unheard
     }
@@ -166,7 +166,7 @@ impl<Former> GroupClaims<Former> {
     pub(crate) fn pass(&mut self, now_ms: MonotonicMs) {
         self.note_time(now_ms);
         if self.next_pass_ms <= now_ms && !self.table.is_at_rest() {
-            if self.rules.keep(Rule::ClaimsEnd) {
+            if self.rules.keep(Rule::ClaimsExpire) {
                 self.table.pass(now_ms);
             }
             self.next_pass_ms = now_ms.after(PASS_EVERY_MS);
@@ -224,7 +224,12 @@ impl<Former> GroupClaims<Former> {
     /// Notes that the cluster map of this epoch has changed the heads of some events. The former heads of these events
     /// may still have active claims. `former` describes the heads before the change, and `others` are the other nodes
     /// that have copies of slices.
-    pub(crate) fn become_unsure(&mut self, former: Option<Former>, epoch: Epoch, others: impl Iterator<Item = NodeId>) {
+    pub(crate) fn note_head_change(
+        &mut self,
+        former: Option<Former>,
+        epoch: Epoch,
+        others: impl Iterator<Item = NodeId>,
+    ) {
         self.headed_since = epoch;
         self.unsure.push(former, epoch, others);
     }
@@ -233,22 +238,22 @@ impl<Former> GroupClaims<Former> {
     fn by_rules(&self, call: ClaimCall, holding: Holding) -> (ClaimCall, Holding) {
         let rules = self.rules;
         let holding = match holding {
-            Holding::Expired { by } if !rules.keep(Rule::ClaimsEnd) => Holding::Held { by, left_ms: 1 },
+            Holding::Expired { by } if !rules.keep(Rule::ClaimsExpire) => Holding::Held { by, left_ms: 1 },
             holding => holding,
         };
         let (Holding::Held { by, .. } | Holding::Expired { by }) = holding else { return (call, holding) };
         match call {
             ClaimCall::Claim { tag } if tag == by.tag && !rules.keep(Rule::RemembersClaims) => (call, Holding::Free),
-            ClaimCall::Observe | ClaimCall::Test if !rules.keep(Rule::MindsClaims) => (call, Holding::Free),
-            ClaimCall::Confirm(_) if !rules.keep(Rule::MindsFences) => (ClaimCall::Confirm(by.fence), holding),
-            ClaimCall::Release(_) if !rules.keep(Rule::MindsFences) => (ClaimCall::Release(by.fence), holding),
+            ClaimCall::Observe | ClaimCall::Test if !rules.keep(Rule::RespectsClaims) => (call, Holding::Free),
+            ClaimCall::Confirm(_) if !rules.keep(Rule::ChecksFences) => (ClaimCall::Confirm(by.fence), holding),
+            ClaimCall::Release(_) if !rules.keep(Rule::ChecksFences) => (ClaimCall::Release(by.fence), holding),
             call => (call, holding),
         }
     }
 
     /// Notes that the filter is closed because a successor has replaced it.
     pub(crate) fn close(&mut self) {
-        if !self.rules.keep(Rule::FormersKeepClaims) {
+        if !self.rules.keep(Rule::InheritsClaims) {
             self.table = ClaimTable::new(0, 0);
         }
     }
@@ -297,7 +302,7 @@ impl<Former> GroupClaims<Former> {
     pub(crate) fn release(&mut self, event: u128, fence: Fence, now_ms: MonotonicMs) -> Decision {
         match self.before_test(ClaimCall::Release(fence), event, now_ms) {
             BeforeTest::Release => {
-                let fence = if self.rules.keep(Rule::MindsFences) { Some(fence) } else { self.holder(event, now_ms) };
+                let fence = if self.rules.keep(Rule::ChecksFences) { Some(fence) } else { self.holder(event, now_ms) };
                 fence.map(|fence| self.table.let_go(event, fence));
                 self.counts.released += 1;
                 Decision::FirstSeen
@@ -339,9 +344,9 @@ impl<Former> GroupClaims<Former> {
     /// Treats the node as restarted although its process continues. Other nodes may have continued without this node,
     /// and may have granted claims of its events. This node therefore does not grant an event until all such claims of
     /// the event have certainly ended.
-    pub(crate) fn begin_anew(&mut self, epoch: Epoch, others: impl Iterator<Item = NodeId>) {
+    pub(crate) fn mark_restarted(&mut self, epoch: Epoch, others: impl Iterator<Item = NodeId>) {
         self.granted = 0;
-        self.become_unsure(None, epoch, others);
+        self.note_head_change(None, epoch, others);
     }
 }
 

@@ -45,19 +45,19 @@ pub(crate) struct CompletenessTracker {
     /// up.
     is_kept: bool,
     /// Whether the node had everything when the other nodes continued without it.
-    was_whole: bool,
+    was_complete: bool,
 }
 
 impl CompletenessTracker {
     pub(crate) fn new(is_complete: bool, has_gap: bool) -> Self {
-        Self { is_complete, has_gap, is_kept: false, was_whole: false }
+        Self { is_complete, has_gap, is_kept: false, was_complete: false }
     }
 
     pub(crate) fn now(&self) -> Completeness {
         match () {
             () if self.is_complete => Completeness::Complete,
             () if self.is_kept && !self.has_gap => Completeness::Whole,
-            () if self.is_kept || self.was_whole => Completeness::Interrupted,
+            () if self.is_kept || self.was_complete => Completeness::Interrupted,
             () => Completeness::Lacking,
         }
     }
@@ -85,7 +85,7 @@ impl CompletenessTracker {
 
     /// Notes that the process has read back what an earlier process kept.
     pub(crate) fn restore(&mut self, is_all: bool) {
-        debug_assert!(!self.is_kept && !self.was_whole, "a process reads back once, before anything else: {self:?}");
+        debug_assert!(!self.is_kept && !self.was_complete, "a process reads back once, before anything else: {self:?}");
         self.keep(is_all);
     }
 
@@ -95,27 +95,27 @@ impl CompletenessTracker {
     }
 
     /// Forgets that the cluster map called the group complete, because that referred to an earlier start of the node.
-    pub(crate) fn distrust(&mut self) {
+    pub(crate) fn forget_reported_completeness(&mut self) {
         self.is_complete = false;
     }
 
     /// Notes that the other nodes continue without this node. From now on its contents stay as they are.
     pub(crate) fn interrupt(&mut self) {
-        self.was_whole = self.is_whole();
+        self.was_complete = self.is_whole();
     }
 
     /// Notes that the node no longer has any part of the group. It does not receive what is recorded from now on.
     pub(crate) fn leave(&mut self) {
-        (self.is_kept, self.was_whole) = (false, false);
+        (self.is_kept, self.was_complete) = (false, false);
     }
 
     /// Treats the node as restarted although its process continues. The slices still contain all events if two
     /// conditions hold: they contained all events when the other nodes marked this node down, and no other node records
     /// events in this group. Otherwise the slices may lack events that other nodes recorded while this node was marked
     /// down.
-    pub(crate) fn begin_anew(&mut self, has_others: bool) {
-        self.distrust();
-        self.keep(self.was_whole && !has_others);
+    pub(crate) fn mark_restarted(&mut self, has_others: bool) {
+        self.forget_reported_completeness();
+        self.keep(self.was_complete && !has_others);
     }
 }
 
@@ -125,28 +125,28 @@ mod tests {
 
     #[test]
     fn what_was_kept_is_whole_until_others_record_without_it() {
-        let mut wholeness = CompletenessTracker::new(false, false);
-        assert_eq!(wholeness.now(), Completeness::Lacking);
-        wholeness.restore(true);
-        assert_eq!(wholeness.now(), Completeness::Whole);
-        assert!(!wholeness.has_lost(Durability::Durable));
-        wholeness.follow(false, true);
-        assert_eq!(wholeness.now(), Completeness::Interrupted);
-        wholeness.follow(true, false);
-        assert_eq!(wholeness.now(), Completeness::Complete);
-        assert!(wholeness.has_lost(Durability::Interval { interval_ms: 1 }), "what came last is not on the disk");
+        let mut completeness = CompletenessTracker::new(false, false);
+        assert_eq!(completeness.now(), Completeness::Lacking);
+        completeness.restore(true);
+        assert_eq!(completeness.now(), Completeness::Whole);
+        assert!(!completeness.has_lost(Durability::Durable));
+        completeness.follow(false, true);
+        assert_eq!(completeness.now(), Completeness::Interrupted);
+        completeness.follow(true, false);
+        assert_eq!(completeness.now(), Completeness::Complete);
+        assert!(completeness.has_lost(Durability::Interval { interval_ms: 1 }), "what came last is not on the disk");
     }
 
     #[test]
     fn who_is_given_up_had_everything_and_keeps_it_where_nobody_else_records() {
         for has_others in [true, false] {
-            let mut wholeness = CompletenessTracker::new(true, false);
-            wholeness.interrupt();
-            wholeness.begin_anew(has_others);
+            let mut completeness = CompletenessTracker::new(true, false);
+            completeness.interrupt();
+            completeness.mark_restarted(has_others);
             let then = if has_others { Completeness::Interrupted } else { Completeness::Whole };
-            assert_eq!(wholeness.now(), then);
-            wholeness.leave();
-            assert_eq!(wholeness.now(), Completeness::Lacking);
+            assert_eq!(completeness.now(), then);
+            completeness.leave();
+            assert_eq!(completeness.now(), Completeness::Lacking);
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::ids::{Epoch, NodeId};
 use crate::protocol::{AskCells, CellParts, CellPlace, CheckpointCursor, ClockReading, Entry, MonotonicMs};
 
 /// Time in milliseconds after which an unanswered request is repeated.
-const AGAIN_MS: u64 = 1_000;
+const RETRY_MS: u64 = 1_000;
 
 /// Maximum number of empty stretches of cells that one reply skips.
 const EMPTY_STEPS_MAX: usize = 32;
@@ -87,7 +87,7 @@ impl Copying {
         let begun = self.current.filter(|fetch| fetch.from.is_some());
         let fetch = begun.unwrap_or(Fetch { slice, from: None, since_epoch: epoch });
         self.current = Some(fetch);
-        self.next_ask_ms = now_ms.after(AGAIN_MS);
+        self.next_ask_ms = now_ms.after(RETRY_MS);
         Some((source, AskCells { slice, unit, from: fetch.from }))
     }
 
@@ -113,7 +113,7 @@ impl Copying {
             return;
         }
         let bytes = parts.runs.iter().map(|run| run.cells.len()).sum::<usize>() as u64;
-        if !limits.rules.keep(Rule::DatesCells) {
+        if !limits.rules.keep(Rule::TimestampsCells) {
             parts.runs.iter_mut().for_each(|run| run.unit = run.unit.before(1));
         }
         if parts.into_entries().try_for_each(&mut put).is_err() {
@@ -123,7 +123,7 @@ impl Copying {
             self.done.insert(slice);
         }
         self.current = next.map(|next| Fetch { from: Some(next), ..fetch });
-        let pause_ms = (bytes * 1000).checked_div(limits.copied_bytes_per_s_max).unwrap_or(AGAIN_MS);
+        let pause_ms = (bytes * 1000).checked_div(limits.copied_bytes_per_s_max).unwrap_or(RETRY_MS);
         self.next_ask_ms = now_ms.after(pause_ms);
     }
 }

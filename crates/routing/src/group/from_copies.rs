@@ -60,7 +60,7 @@ impl FromCopies {
     }
 
     /// Receives cells of an incomplete slice that were requested. Another copy sent them by the cluster map of `epoch`.
-    pub(crate) fn hear_fetched(
+    pub(crate) fn receive_fetched(
         &mut self,
         parts: CellParts,
         epoch: Epoch,
@@ -73,7 +73,12 @@ impl FromCopies {
     }
 
     /// Receives cells of a complete slice that were requested for comparison.
-    pub(crate) fn hear_to_compare(&mut self, parts: CellParts, present: &GroupTime, slices: &mut impl TakesParts) {
+    pub(crate) fn receive_for_comparison(
+        &mut self,
+        parts: CellParts,
+        present: &GroupTime,
+        slices: &mut impl TakesParts,
+    ) {
         let bytes_per_s_max = present.limits().compared_bytes_per_s_max;
         self.compared.hear(parts, present.now_ms(), bytes_per_s_max, |slice, run| slices.lacks(slice, run));
     }

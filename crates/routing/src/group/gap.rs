@@ -23,7 +23,7 @@ use crate::ids::Epoch;
 use crate::protocol::{Command, MonotonicMs};
 
 /// Time in milliseconds after which a proposal to the cluster map is sent again.
-const AGAIN_MS: u64 = 1_000;
+const RETRY_MS: u64 = 1_000;
 
 /// The range of events that some slices may lack.
 #[derive(Clone, Copy, Debug)]
@@ -124,7 +124,7 @@ impl Proposals {
         if slices.is_empty() || now_ms < self.next_ms {
             return None;
         }
-        self.next_ms = now_ms.after(AGAIN_MS);
+        self.next_ms = now_ms.after(RETRY_MS);
         Some(site.complete(slices, epoch))
     }
 

@@ -117,7 +117,7 @@ impl OwnerLimits {
         if !self.rules.keep(Rule::ExpiresOnTime) {
             *span_units = span_units.saturating_sub(1).max(1);
         }
-        if !self.rules.keep(Rule::MindsOtherClocks)
+        if !self.rules.keep(Rule::ToleratesClockSkew)
             && let (ClockSource::Wall, Unit::Milliseconds(unit_ms)) = (clock, &definition.unit)
         {
             *span_units = span_units.saturating_sub(self.clock_skew_max_ms / (*unit_ms).max(1)).max(1);

@@ -40,7 +40,7 @@ use crate::ids::{FilterId, Incarnation, NodeId};
 use crate::map::{ClusterMap, Ending, FilterRecord};
 use crate::plan::SlicedBuildError;
 use crate::protocol::{
-    AskCells, BackupCells, CellParts, CheckpointCursor, Climbed, Command, Entry, Moment, MonotonicMs, PeerMessage,
+    AskCells, BackupCells, CellParts, CheckpointCursor, Command, Entry, LevelReply, Moment, MonotonicMs, PeerMessage,
     Record, Submission,
 };
 use crate::verdict::Reason;
@@ -229,7 +229,7 @@ impl GroupOwner {
     }
 
     /// Handles the reply of the parent level of a filter tree to a query that this group sent.
-    pub fn climbed(&mut self, climbed: &Climbed, now: Moment) {
+    pub fn climbed(&mut self, climbed: &LevelReply, now: Moment) {
         match &mut self.machine {
             // A group of this kind is never part of a filter tree with a parent level.
             Machine::Together(_) => {}
@@ -263,15 +263,15 @@ impl GroupOwner {
     /// Treats the node as restarted although its process continues. This is necessary if the other nodes had marked the
     /// node down, because its cells may lack events that were recorded meanwhile. The group abandons its events in
     /// flight. The next cluster map contains the new incarnation of the node.
-    pub fn begin_anew(&mut self, incarnation: Incarnation, now: Moment) {
-        either!(&mut self.machine, group => group.begin_anew(incarnation, now))
+    pub fn mark_restarted(&mut self, incarnation: Incarnation, now: Moment) {
+        either!(&mut self.machine, group => group.mark_restarted(incarnation, now))
     }
 
     /// Abandons the events in flight because their replies wait for a disk that hangs. Every waiting client gets the
     /// reply `Unknown`. The client can then send the event to another copy of the slice with the same idempotency key,
     /// as soon as the next cluster map has assigned the group to other nodes.
-    pub fn give_up_flights(&mut self, now: Moment) {
-        either!(&mut self.machine, group => group.give_up_flights(now))
+    pub fn abandon_in_flight(&mut self, now: Moment) {
+        either!(&mut self.machine, group => group.abandon_in_flight(now))
     }
 
     /// Sets until when the node may record events. A group whose lease is never set may record forever.

@@ -149,7 +149,7 @@ impl MultiSliceGroup {
         self.local.spread_heads();
         let placement = self.local.membership.placement();
         if record.epoch != Epoch::FIRST || !placement.is_complete_here() {
-            self.claims.become_unsure(None, placement);
+            self.claims.note_head_change(None, placement);
         }
     }
 
@@ -181,7 +181,7 @@ impl MultiSliceGroup {
                 if cells == 0 && !batch.stamps.is_empty() {
                     local.membership.has_refused(from, &local.present, &local.own);
                 }
-                if cells > 0 && local.present.keeps(Rule::KeepsPeerSets) {
+                if cells > 0 && local.present.keeps(Rule::PersistsPeerSets) {
                     kept.set_all(batch);
                 }
             }
@@ -194,9 +194,9 @@ impl MultiSliceGroup {
             }
             PeerBody::Past(past) => local.membership.hear_past(from, past, message.epoch),
             PeerBody::AskCells(ask) => local.send_cells(from, &ask, message.epoch, outbox),
-            PeerBody::Cells(parts) => local.hear_cells(parts, message.epoch, kept),
+            PeerBody::Cells(parts) => local.receive_cells(parts, message.epoch, kept),
             PeerBody::Mirror(_, mirrored) => self.intake().hear_replies(&mirrored),
-            PeerBody::HandedOver(handed) => local.membership.hear_handed_over(from, handed, now.monotonic_ms),
+            PeerBody::HandedOver(handed) => local.membership.receive_handed_over(from, handed, now.monotonic_ms),
         }
         self.finish();
     }
@@ -270,7 +270,7 @@ impl MultiSliceGroup {
     }
 
     pub(crate) fn is_complete(&self) -> bool {
-        self.local.membership.wholeness().is_complete()
+        self.local.membership.completeness().is_complete()
     }
 
     /// Returns the slices by their number in the group. Slices of other nodes are `None`.
@@ -313,7 +313,7 @@ impl MultiSliceGroup {
             claims: self.claims.counts(present.now_ms()),
             mended_runs: membership.mended_runs(),
             inflight_events: self.inflight_events(),
-            astray_events: self.in_flight.flights.astray(),
+            missing_in_flight: self.in_flight.flights.astray(),
             ..self.counts.state(slices, own.test_node_visits, own.set_node_visits, &self.replays.guard, present.clock())
         }
     }

@@ -16,7 +16,7 @@ pub(crate) fn restore_names(entry: Entry, guard: &mut ReplayGuard, present: &mut
     let now_ms = present.now_ms();
     match entry {
         Entry::Replied { name, names, decisions, clock: reading } => {
-            if present.keeps(Rule::RestoresNames) {
+            if present.keeps(Rule::RestoresIdempotencyKeys) {
                 guard.restore(&(name, names, decisions), now_ms);
             }
             present.clock_mut().restore(reading);

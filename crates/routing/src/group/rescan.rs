@@ -30,7 +30,7 @@ const EVERY_MS_MAX: u64 = 12 * 3_600_000;
 /// Number of different start times. Groups begin their comparisons at different times to spread the load.
 const SPREAD: u64 = 64;
 /// Time in milliseconds after which an unanswered request is repeated, and the maximum number of tries.
-const AGAIN_MS: u64 = 1_000;
+const RETRY_MS: u64 = 1_000;
 const TRIES_MAX: u32 = 3;
 /// Minimum time in milliseconds between two requests. A request costs the other node a read even if its reply is empty.
 const PAUSE_MS: u64 = 20;
@@ -71,7 +71,7 @@ struct CellQuestion {
 /// A run of cells in which something was missing on this node.
 #[derive(Debug)]
 struct Suspect {
-    again_ms: MonotonicMs,
+    retry_ms: MonotonicMs,
     /// Time from which the run may be added. By then, no submission from before the run was read can be retried.
     put_ms: MonotonicMs,
     slice: u32,
@@ -135,7 +135,7 @@ impl Rescan {
             return None;
         };
         self.question = Some(CellQuestion { tries: question.tries + 1, ..question });
-        self.next_ask_ms = Some(now_ms.after(AGAIN_MS));
+        self.next_ask_ms = Some(now_ms.after(RETRY_MS));
         Some((question.source, AskCells { slice: question.slice, unit, from: question.from }))
     }
 
@@ -165,14 +165,14 @@ impl Rescan {
             // round.
             if lacks(slice, &run).is_ok_and(|lacks| lacks) {
                 let put_ms = now_ms.after(SETTLED_MS.max(self.horizon_ms));
-                self.suspects.push_back(Suspect { again_ms: now_ms.after(SETTLED_MS), put_ms, slice, run });
+                self.suspects.push_back(Suspect { retry_ms: now_ms.after(SETTLED_MS), put_ms, slice, run });
             }
         }
         self.question = parts.next.map(|next| CellQuestion { from: Some(next), tries: 0, ..question });
         if self.question.is_none() {
             self.next_slice = slice + 1;
         }
-        let pause_ms = (bytes * 1000).checked_div(bytes_per_s_max).unwrap_or(AGAIN_MS).max(PAUSE_MS);
+        let pause_ms = (bytes * 1000).checked_div(bytes_per_s_max).unwrap_or(RETRY_MS).max(PAUSE_MS);
         self.next_ask_ms = Some(now_ms.after(pause_ms));
     }
 
@@ -190,7 +190,7 @@ impl Rescan {
         mut look: impl FnMut(u32, &CellRun, IsPut) -> Result<bool, PartError>,
     ) {
         // A slice that has moved to another node lacks nothing.
-        while let Some(suspect) = self.suspects.pop_front_if(|suspect| suspect.again_ms <= now_ms) {
+        while let Some(suspect) = self.suspects.pop_front_if(|suspect| suspect.retry_ms <= now_ms) {
             if look(suspect.slice, &suspect.run, IsPut::Not).is_ok_and(|lacks| lacks) {
                 self.missing.push_back(suspect);
             }
@@ -203,9 +203,9 @@ impl Rescan {
     /// Returns the time at which [`Self::ask`] or [`Self::mend`] has work to do.
     pub(crate) fn next_ms(&self) -> Option<MonotonicMs> {
         let ask_ms = (!self.is_full()).then(|| self.next_ask_ms.unwrap_or(MonotonicMs::START));
-        let again_ms = self.suspects.front().map(|suspect| suspect.again_ms);
+        let retry_ms = self.suspects.front().map(|suspect| suspect.retry_ms);
         let put_ms = self.missing.front().map(|missing| missing.put_ms);
-        [ask_ms, again_ms, put_ms].into_iter().flatten().min()
+        [ask_ms, retry_ms, put_ms].into_iter().flatten().min()
     }
 
     /// Returns the number of runs that were still missing after the second check and were added.

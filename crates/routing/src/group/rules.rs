@@ -22,26 +22,26 @@ pub enum Rule {
     /// A new event sets all of its cells, including cells that are already set but expire sooner.
     SetsAllCells,
     /// A retry gets the same reply as the first try.
-    RemembersNames,
+    RemembersIdempotencyKeys,
     /// The records of a durable filter are on disk before the reply that depends on them is sent.
     AwaitsDisk,
     /// Records are persisted before the replies and messages that depend on them.
     PersistsFirst,
     /// A restart restores the idempotency keys of the replay guard from the journal, in addition to the cells.
-    RestoresNames,
+    RestoresIdempotencyKeys,
     /// A node persists the cells that it set for other nodes in the same way as the cells of its own events.
-    KeepsPeerSets,
+    PersistsPeerSets,
     /// A node rejects tests and sets whose epoch differs from its own.
     FencesEpochs,
     /// A slice that may lack events counts as complete only when these events have expired.
-    MindsGaps,
+    AwaitsGapExpiry,
     /// A copy that lacks cells counts as complete only when it has fetched all of them.
     FetchesAll,
     /// A node that has taken over a slice acts as head of its events only after the former head has finished its events
     /// in flight.
     AwaitsFormerHeads,
     /// Events that were recorded with a slow clock do not expire early because of a fast clock on another node.
-    MindsOtherClocks,
+    ToleratesClockSkew,
     /// No event expires before its time.
     ExpiresOnTime,
     /// A node that has not heard from a majority of the cluster recently records no events.
@@ -49,60 +49,60 @@ pub enum Rule {
     /// A slice that may lack events waits until no other node may still record in its place.
     AwaitsLeases,
     /// A node reports itself as ready only after it has fetched everything that it can get from other nodes.
-    ReadyWhenWhole,
+    ReadyWhenComplete,
     /// A node stops using copies on a hung disk, so that other copies can reply.
-    GivesUpHungDisks,
+    AbandonsHungDisks,
     /// A node stamps no events while it does not know that its clock agrees with the clocks of most other nodes.
     MeasuresClocks,
     /// A node that starts compares its clock with the last time that it relied on.
-    ComparesFirstLook,
+    ChecksClockAtStart,
     /// If a node's machine may have been suspended together with all of its clocks, the node does not stamp or record
     /// events at first. It starts again when most other nodes have confirmed its time and the lease from before the
     /// suspension has ended.
-    MindsStandstills,
+    DetectsSuspensions,
     /// An event time far ahead of a clock moves that clock only if the time of day or other events confirm it.
-    BearsOutTimes,
+    ConfirmsFutureTimes,
     /// The predecessor of an altered filter stays available for lookups until all of its events have expired.
-    KeepsFormers,
+    RetainsPredecessors,
     /// Cells received from another copy count as of the time at which they were read, so that no merge shortens an
     /// expiry.
-    DatesCells,
+    TimestampsCells,
     /// Granting a claim records nothing. Only the confirmation of the claim records the event.
     GrantsRecordNothing,
     /// A claim is granted only when all nodes that would record the event have replied, even if one of them does not
     /// know the event.
     AwaitsAllAnswers,
     /// A head grants no event that a former head may have granted until the lease of that grant has ended.
-    WaitsOutClaims,
+    AwaitsFormerGrants,
     /// A consumer counts its lease from its first request, not from the reply.
-    CountsLeasesFromAsking,
+    CountsLeasesFromRequest,
     /// A node that has granted a claim as head of the event reports it when another head asks.
     FormerHeadsVeto,
     /// A confirmation or release must contain the fence of the grant.
-    MindsFences,
+    ChecksFences,
     /// While a client holds an event, the event is not reported as first-seen to other clients.
-    MindsClaims,
+    RespectsClaims,
     /// The reply to a confirmation is sent when all nodes have recorded the event, even if the filter's other replies
     /// are sent earlier.
     ConfirmsAwaitAll,
     /// A repeated claim request gets the fence of the first grant.
     RemembersClaims,
     /// Submissions that waited for an event which was then granted are tested again.
-    AsksJoinersAnew,
+    RetestsWaiters,
     /// An altered filter keeps the claims that its predecessor granted.
-    FormersKeepClaims,
+    InheritsClaims,
     /// A claim whose lease has ended does not block other clients from the event.
-    ClaimsEnd,
+    ClaimsExpire,
     /// If it is unknown whether an event is held, the reply says so, and does not claim that the event is held.
-    TellsUnknownClaims,
+    ReportsUnknownClaims,
     /// A filter does not grant events that its predecessor may have granted, if that predecessor can no longer be
     /// asked.
-    WaitsOutFormerFilters,
+    AwaitsFormerFilters,
     /// The rights of a stream's sender are looked up again as soon as its entry node has a new cluster map.
     RightsFollowTheMap,
     /// The Redis endpoint stamps events with the time of day that its node has verified. While there is no verified
     /// time, it stamps no events.
-    EndpointStampsByJudgedTime,
+    EndpointStampsByVerifiedTime,
     /// A node that is being stopped confirms the claims that are still waiting at its Redis endpoint.
     EndpointConfirmsBeforeStop,
     /// The Redis endpoint does not confirm claims of a client that has lost the right to record.
@@ -119,45 +119,45 @@ impl Rule {
         Self::NumbersSets,
         Self::AwaitsAcknowledgements,
         Self::SetsAllCells,
-        Self::RemembersNames,
+        Self::RemembersIdempotencyKeys,
         Self::AwaitsDisk,
         Self::PersistsFirst,
-        Self::RestoresNames,
-        Self::KeepsPeerSets,
+        Self::RestoresIdempotencyKeys,
+        Self::PersistsPeerSets,
         Self::FencesEpochs,
-        Self::MindsGaps,
+        Self::AwaitsGapExpiry,
         Self::FetchesAll,
         Self::AwaitsFormerHeads,
-        Self::MindsOtherClocks,
+        Self::ToleratesClockSkew,
         Self::ExpiresOnTime,
         Self::HoldsLease,
         Self::AwaitsLeases,
-        Self::ReadyWhenWhole,
-        Self::GivesUpHungDisks,
+        Self::ReadyWhenComplete,
+        Self::AbandonsHungDisks,
         Self::MeasuresClocks,
-        Self::ComparesFirstLook,
-        Self::MindsStandstills,
-        Self::BearsOutTimes,
-        Self::KeepsFormers,
-        Self::DatesCells,
+        Self::ChecksClockAtStart,
+        Self::DetectsSuspensions,
+        Self::ConfirmsFutureTimes,
+        Self::RetainsPredecessors,
+        Self::TimestampsCells,
     ];
 
     /// The rules on which the guarantees of claims rest.
     pub const OF_CLAIMS: [Self; 14] = [
         Self::GrantsRecordNothing,
         Self::AwaitsAllAnswers,
-        Self::WaitsOutClaims,
-        Self::CountsLeasesFromAsking,
+        Self::AwaitsFormerGrants,
+        Self::CountsLeasesFromRequest,
         Self::FormerHeadsVeto,
-        Self::MindsFences,
-        Self::MindsClaims,
+        Self::ChecksFences,
+        Self::RespectsClaims,
         Self::ConfirmsAwaitAll,
         Self::RemembersClaims,
-        Self::AsksJoinersAnew,
-        Self::FormersKeepClaims,
-        Self::ClaimsEnd,
-        Self::TellsUnknownClaims,
-        Self::WaitsOutFormerFilters,
+        Self::RetestsWaiters,
+        Self::InheritsClaims,
+        Self::ClaimsExpire,
+        Self::ReportsUnknownClaims,
+        Self::AwaitsFormerFilters,
     ];
 
     /// The rule on which the guarantee about access rights rests.
@@ -165,7 +165,7 @@ impl Rule {
 
     /// The rules on which the guarantees of the Redis endpoint rest.
     pub const OF_ENDPOINTS: [Self; 4] = [
-        Self::EndpointStampsByJudgedTime,
+        Self::EndpointStampsByVerifiedTime,
         Self::EndpointConfirmsBeforeStop,
         Self::EndpointChecksRightsAtConfirm,
         Self::CountsTtlByEachWindow,
@@ -202,7 +202,7 @@ impl Rules {
 /// Returns what the replay guard knows about a batch. If a test has switched off the rule that idempotency keys are
 /// remembered, the result instead claims that every event is new, so a retry is executed again.
 pub(crate) fn remembered(admission: Admission, standings: &mut [Standing], rules: Rules) -> Admission {
-    if rules.keep(Rule::RemembersNames) || admission != Admission::Known {
+    if rules.keep(Rule::RemembersIdempotencyKeys) || admission != Admission::Known {
         return admission;
     }
     standings.fill(Standing::New);

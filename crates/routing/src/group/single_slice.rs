@@ -66,7 +66,7 @@ pub(crate) struct SingleSliceGroup {
     guard: ReplayGuard,
     /// The copies of the same slice on other nodes.
     mirrors: Mirrors,
-    wholeness: CompletenessTracker,
+    completeness: CompletenessTracker,
     /// The events that an incomplete slice may lack, once their range is known.
     missing: Option<Missing>,
     proposals: Proposals,
@@ -98,7 +98,7 @@ impl SingleSliceGroup {
         let is_complete = is_complete(map, record, &site) == Some(true);
         let mut claiming = GroupClaims::new(map, record, limits).map(Box::new);
         if let Some(claiming) = claiming.as_mut().filter(|_| !is_complete || record.epoch != Epoch::FIRST) {
-            claiming.become_unsure(None, record.epoch, mirrors.live_nodes());
+            claiming.note_head_change(None, record.epoch, mirrors.live_nodes());
         }
         let compared = Rescan::new(&definition.rule, &definition.unit, site.group, horizon_ms, limits.rescan_every_ms);
         Ok(Self {
@@ -115,7 +115,7 @@ impl SingleSliceGroup {
             refreshes: definition.cells.refresh() == Refresh::Refresh,
             slice: FilterSlice::build(&definition)?,
             guard: ReplayGuard::new(horizon_ms, limits.guard_bytes_max),
-            wholeness: CompletenessTracker::new(is_complete, mirrors.has_gap_here()),
+            completeness: CompletenessTracker::new(is_complete, mirrors.has_gap_here()),
             mirrors,
             missing: None,
             proposals: Proposals::default(),
@@ -193,7 +193,7 @@ impl SingleSliceGroup {
         } else {
             self.commands.push(Command::Reply(reply))
         }
-        self.mind_gap();
+        self.recover_gap();
     }
 
     /// Returns one decision for all events of a submission, if the slice may lack events and the filter's policy
@@ -379,16 +379,16 @@ impl SingleSliceGroup {
 
     pub(crate) fn tick(&mut self, now: Moment) {
         self.begin(now);
-        self.mind_unsure();
+        self.query_former_heads();
         self.guard.expire(now.monotonic_ms);
         self.mirrors.expire(now.monotonic_ms, &mut self.commands);
-        self.mind_gap();
+        self.recover_gap();
         self.rescan();
     }
 
     pub(crate) fn next_tick_ms(&self) -> Option<MonotonicMs> {
-        let lacks = !self.wholeness.is_complete();
-        let is_whole = self.wholeness.is_whole();
+        let lacks = !self.completeness.is_complete();
+        let is_whole = self.completeness.is_whole();
         let opening_ms = (lacks && self.missing.is_none()).then_some(MonotonicMs::START);
         let known_ms = if is_whole { MonotonicMs::START } else { self.known_ms() };
         let proposal_ms =
@@ -420,7 +420,7 @@ impl SingleSliceGroup {
     }
 
     pub(crate) fn is_complete(&self) -> bool {
-        self.wholeness.is_complete()
+        self.completeness.is_complete()
     }
 
     pub(crate) fn slices(&self) -> Vec<Option<&FilterSlice>> {
@@ -431,7 +431,7 @@ impl SingleSliceGroup {
         self.slice.advance(self.present.clock().now_unit());
         let (fill, expected_rate) = self.slice.fill_and_rate(share_of_sample(sample_bytes, 1));
         let complete_from_unit = self.missing.and_then(|missing| missing.complete_from_unit(&self.definition));
-        let complete_from_unit = complete_from_unit.filter(|_| !self.wholeness.is_complete());
+        let complete_from_unit = complete_from_unit.filter(|_| !self.completeness.is_complete());
         let slice = SliceState {
             slice: self.site.group,
             load: self.load,
@@ -441,7 +441,7 @@ impl SingleSliceGroup {
             fill,
             expected_rate,
             ready: self.refuses.is_none(),
-            complete: self.wholeness.is_complete(),
+            complete: self.completeness.is_complete(),
             complete_from_ms: complete_from_unit.and_then(|unit| begin_ms(&self.definition.unit, unit)),
         };
         let Load { test_visits: tests, record_visits: sets, .. } = self.load;
@@ -481,10 +481,10 @@ impl SingleSliceGroup {
 
     /// Ends the restore after the last entry.
     pub(crate) fn end_restore(&mut self, is_whole: bool) {
-        self.wholeness.restore(is_whole);
+        self.completeness.restore(is_whole);
         if self.mirrors.has_others() {
             self.forget_names();
-            if self.wholeness.is_complete() {
+            if self.completeness.is_complete() {
                 self.joining.note_first();
             }
         }

@@ -46,7 +46,7 @@ pub struct GroupState {
     /// Number of events that have no reply yet, or whose cells are not all set.
     pub inflight_events: u64,
     /// How often an event was expected to be in flight and was not. Any value other than 0 indicates a bug.
-    pub astray_events: u64,
+    pub missing_in_flight: u64,
     /// Counts of the slices and nodes that events passed through.
     pub hops: HopCounts,
     /// Counts of events that the group decided without the parent level of its filter tree.

@@ -172,7 +172,7 @@ impl Answers {
     /// Withdraws all verdicts, because the cells that the verdicts were based on may have been lost. A verdict is
     /// replaced by undecided with the reason unknown. A claim that was granted is revoked, and its event becomes
     /// undecided with the reason not ready. Events that are already undecided keep their reason.
-    pub fn give_up(&mut self) {
+    pub fn abandon(&mut self) {
         make_unknown(&mut self.decisions);
         for (hold, decision) in self.holds.iter_mut().zip(&mut self.decisions) {
             if let Hold::Own(_) = hold {

@@ -28,6 +28,7 @@ pub use peer::{
     Resolved, SetAcks, SetBatch, TestBatch, TestRun,
 };
 pub use submission::{
-    Climb, Climbed, Command, EarlyDuplicates, FromLevel, GroupReply, Operation, Proposal, Submission, Tick, Times,
+    Command, EarlyDuplicates, FromLevel, GroupReply, LevelQuery, LevelReply, Operation, Proposal, Submission, Tick,
+    Times,
 };
 pub use tag::EventTag;

@@ -52,8 +52,8 @@ pub enum Operation {
     /// have a special meaning:
     ///
     /// - First-seen means that the claim was released.
-    /// - Undecided with the reason claimed means that the sender no longer held the event, for example because its claim
-    ///   had ended.
+    /// - Undecided with the reason claimed means that the sender no longer held the event, for example because its
+    /// claim   had ended.
     Release,
 }
 
@@ -235,7 +235,7 @@ pub enum Command {
         message: PeerMessage,
     },
     /// Ask another level of the tree.
-    Climb(Climb),
+    LevelQuery(LevelQuery),
     /// Propose a change of the cluster map to the consensus group.
     Propose(Proposal),
 }
@@ -269,9 +269,9 @@ pub enum Proposal {
 }
 
 /// Request to another level of a filter tree about events that this level cannot decide alone. The other level answers
-/// with a [`Climbed`] before the deadline of the request.
+/// with a [`LevelReply`] before the deadline of the request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Climb {
+pub struct LevelQuery {
     /// Number of the request within its group.
     pub number: u64,
     /// Level that asks.
@@ -294,17 +294,17 @@ pub struct Climb {
     pub traceparent: Option<Arc<str>>,
 }
 
-impl Climb {
+impl LevelQuery {
     /// Returns the answer to a request that was not sent, for this reason.
-    pub fn undecided(&self, reason: Reason) -> Climbed {
+    pub fn undecided(&self, reason: Reason) -> LevelReply {
         let decisions = vec![Decision::Undecided(reason); self.probes.len()];
-        Climbed { number: self.number, decisions, ..Climbed::default() }
+        LevelReply { number: self.number, decisions, ..LevelReply::default() }
     }
 }
 
-/// Answer of another level to a [`Climb`].
+/// Answer of another level to a [`LevelQuery`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Climbed {
+pub struct LevelReply {
     /// Number of the request.
     pub number: u64,
     /// Verdicts, one for each event.

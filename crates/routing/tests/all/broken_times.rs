@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{Dice, definition, digest, filter_record, fingerprints, node_record, slice_owner, spec};
+use crate::common::{TestRng, definition, digest, filter_record, fingerprints, node_record, slice_owner, spec};
 use firstseen_filter::{Ability, FilterSpec, Kind, Probes, Unit, UnitNumber, Window, WindowClock, WindowRule};
 use firstseen_mesh::plain_submission;
 use firstseen_routing::{
@@ -158,13 +158,13 @@ fn one_event_in_a_hundred_may_have_any_time() {
     each_window(|mut world, case| {
         // Every event arrives twice, one step of time apart. Between them are events with broken times, alone and in
         // runs.
-        let (mut dice, mut unlike) = (Dice(7), 0);
+        let (mut rng, mut unlike) = (TestRng(7), 0);
         for round in 0..40_u64 {
             let now_ms = NOW_MS + round * world.step_ms() / 4;
             let mut events: Vec<_> = (0..50).map(|key| (round / 2 * 50 + key, now_ms)).collect();
             if round % 4 == 3 {
-                events[dice.below(50) as usize] = (1 << 40 | round, now_ms + dice.below(1 << 33));
-                events[dice.below(50) as usize] = (1 << 41 | round, now_ms - dice.below(1 << 33));
+                events[rng.below(50) as usize] = (1 << 40 | round, now_ms + rng.below(1 << 33));
+                events[rng.below(50) as usize] = (1 << 41 | round, now_ms - rng.below(1 << 33));
             }
             let decisions = world.observe((1 + round % 3).into(), now_ms, &events);
             let expected = if round % 2 == 0 { Decision::FirstSeen } else { Decision::Duplicate };

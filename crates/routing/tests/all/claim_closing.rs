@@ -4,7 +4,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::common::{Dice, definition, digest, spec};
+use crate::common::{TestRng, definition, digest, spec};
 use crate::network::{FORMER, Network, follower_map, lone_map};
 use firstseen_filter::{FilterSpec, Kind, Layout};
 use firstseen_mesh::plain_submission;
@@ -31,7 +31,7 @@ fn network(make_map: MakeMap, slicing: &str, slices: u64, limits: OwnerLimits) -
     let layout = if slicing == "horizontal:3" { Layout::Blocked { lines: 1 } } else { Layout::Classic };
     let spec = FilterSpec { layout: Some(layout), ..spec(Kind::Timing, "1h", 1 << 20, 5) };
     let map = make_map(&definition(&spec, slicing), policies, &owners);
-    let mut network = Network::of(map, limits, Dice(7));
+    let mut network = Network::of(map, limits, TestRng(7));
     network.nodes().into_iter().for_each(|node| network.deliver_map(node));
     network
 }
@@ -85,7 +85,7 @@ fn a_closed_filter_keeps_its_claims() {
 
 #[test]
 fn a_closed_filter_that_forgets_its_claims_is_found() {
-    let limits = OwnerLimits { rules: Rules::without(Rule::FormersKeepClaims), ..OwnerLimits::default() };
+    let limits = OwnerLimits { rules: Rules::without(Rule::InheritsClaims), ..OwnerLimits::default() };
     for (slicing, slices) in SLICINGS {
         let told = told(slicing, slices, limits);
         assert!(told.iter().all(|(other, _)| *other == ALTERED), "{slicing}: the next filter may grant it: {told:?}");
@@ -146,7 +146,7 @@ fn a_filter_whose_former_one_is_gone_waits_for_its_claims() {
     for (slicing, slices) in SLICINGS {
         let told = told_when_the_former_is_gone(slicing, slices, limits);
         assert_eq!(told, [UNKNOWN, UNKNOWN, Decision::FirstSeen], "{slicing}");
-        let broken = OwnerLimits { rules: Rules::without(Rule::WaitsOutFormerFilters), ..limits };
+        let broken = OwnerLimits { rules: Rules::without(Rule::AwaitsFormerFilters), ..limits };
         let told = told_when_the_former_is_gone(slicing, slices, broken);
         assert_eq!(told[0], HELD, "{slicing}: where the rule is broken, a second consumer gets the event");
     }

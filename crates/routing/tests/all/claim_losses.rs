@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
-use crate::common::{Dice, definition, digest, spec};
+use crate::common::{TestRng, definition, digest, spec};
 use crate::network::Network;
 use firstseen_filter::{FilterSpec, Kind, Layout};
 use firstseen_mesh::plain_submission;
@@ -26,7 +26,7 @@ fn network(when_lost: WhenLost) -> Network {
     };
     let spec = FilterSpec { layout: Some(Layout::Classic), ..spec(Kind::Timing, "1h", 1 << 20, 6) };
     let definition = definition(&spec, "vertical:2");
-    let mut network = Network::new(&definition, policies, &[ONE, OTHER], OwnerLimits::default(), Dice(7));
+    let mut network = Network::new(&definition, policies, &[ONE, OTHER], OwnerLimits::default(), TestRng(7));
     network.nodes().into_iter().for_each(|node| network.deliver_map(node));
     network
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
-use crate::common::{Dice, definition, digest, fingerprints, spec};
+use crate::common::{TestRng, definition, digest, fingerprints, spec};
 use crate::network::Network;
 use firstseen_filter::{FilterSpec, Kind, Layout};
 use firstseen_mesh::plain_submission;
@@ -107,7 +107,7 @@ impl History {
 struct Run {
     network: Network,
     rules: Rules,
-    dice: Dice,
+    rng: TestRng,
     maps: [ClusterMap; 2],
     calls: Vec<Call>,
     histories: BTreeMap<u64, History>,
@@ -131,30 +131,30 @@ const TOGETHER: [(&str, u64); 1] = [("horizontal:3", 3)];
 
 impl Run {
     fn new(seed: u64, limits: OwnerLimits, slicings: &[(&str, u64)]) -> Self {
-        let mut dice = Dice(seed);
-        let (slicing, slices) = slicings[dice.below(slicings.len() as u64) as usize];
+        let mut rng = TestRng(seed);
+        let (slicing, slices) = slicings[rng.below(slicings.len() as u64) as usize];
         let owners: Vec<NodeId> = (0..slices).map(|slice| NodeId(1 + slice % 3)).collect();
-        let is_restless = dice.below(2) == 0;
+        let is_restless = rng.below(2) == 0;
         let policies = FilterPolicies {
             // A slice that moves waits for one retry horizon. It is short so that moves end while claims are held.
             retry_horizon_ms: if is_restless { 40 } else { FilterPolicies::default().retry_horizon_ms },
-            answer: if dice.below(2) == 0 { AnswerWhen::Safe } else { AnswerWhen::Early },
-            lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
+            answer: if rng.below(2) == 0 { AnswerWhen::Safe } else { AnswerWhen::Early },
+            lookup: if rng.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
             thresholds: Thresholds { min_live: 1, set_min: 0 },
             claim_lease_max_ms: NonZeroU32::new(LEASE_MAX_MS),
             ..FilterPolicies::default()
         };
         let layout = if slicing == "horizontal:3" { Layout::Blocked { lines: 1 } } else { Layout::Classic };
         let timers = FilterSpec { layout: Some(layout), ..spec(Kind::Timing, "1h", 1 << 20, 5) };
-        let spec = match dice.below(3) {
+        let spec = match rng.below(3) {
             0 if slicing == "horizontal:3" => fingerprints("1h", 100_000),
             _ => timers,
         };
         let definition = definition(&spec, slicing);
-        let mut network = Network::new(&definition, policies, &owners, limits, Dice(dice.below(u64::MAX)));
-        network.gathers = dice.below(2) == 0;
+        let mut network = Network::new(&definition, policies, &owners, limits, TestRng(rng.below(u64::MAX)));
+        network.gathers = rng.below(2) == 0;
         network.add_node(NodeId(NODES));
-        let has_copies = dice.below(2) == 0;
+        let has_copies = rng.below(2) == 0;
         if has_copies {
             network.add_copies((0..slices).map(|slice| (slice as u32, NodeId(1 + (slice + 1) % 3))));
         }
@@ -165,7 +165,7 @@ impl Run {
             is_restless,
             calls_of_key: if is_restless { 40 } else { 12 },
             rules: limits.rules,
-            dice,
+            rng,
             maps,
             calls: Vec::new(),
             histories: BTreeMap::new(),
@@ -182,7 +182,7 @@ impl Run {
 
     /// Sends a consumer's request. `again` repeats an earlier request whose reply was lost.
     fn call(&mut self, key: u64, (operation, fence): (Operation, Option<Fence>), again: Option<u64>) {
-        let map = self.maps[self.dice.below(2) as usize].clone();
+        let map = self.maps[self.rng.below(2) as usize].clone();
         let number = self.calls.len() as u64 + 1;
         let sequence = again.unwrap_or(number);
         let (fences, probes) = (fence.into_iter().collect(), self.network.probes(&[digest(key)]));
@@ -215,15 +215,15 @@ impl Run {
 
     fn any_call(&mut self) {
         let newest = self.calls.len() as u64 / self.calls_of_key;
-        let key = if self.dice.below(3) > 0 { newest + self.dice.below(2) } else { self.dice.below(newest + 1) };
+        let key = if self.rng.below(3) > 0 { newest + self.rng.below(2) } else { self.rng.below(newest + 1) };
         let grants = self.histories.get(&key).map_or(&[][..], |history| &history.grants);
-        let grant = grants.get(self.dice.below(grants.len().max(1) as u64) as usize).copied();
-        match (self.dice.below(20), grant) {
-            (10..15, _) if self.is_restless && self.dice.below(4) > 0 => {
+        let grant = grants.get(self.rng.below(grants.len().max(1) as u64) as usize).copied();
+        match (self.rng.below(20), grant) {
+            (10..15, _) if self.is_restless && self.rng.below(4) > 0 => {
                 self.call(key, (Operation::Claim { lease_ms: LEASE_MAX_MS }, None), None);
             }
             (0..10, _) => {
-                let lease_ms = 1 + self.dice.below(LEASE_MAX_MS.into()) as u32;
+                let lease_ms = 1 + self.rng.below(LEASE_MAX_MS.into()) as u32;
                 self.call(key, (Operation::Claim { lease_ms }, None), None);
             }
             (10, _) => self.call(key, (Operation::Observe, None), None),
@@ -232,7 +232,7 @@ impl Run {
             (15, Some(grant)) => self.call(key, (Operation::Release, Some(grant.fence)), None),
             _ => {
                 let lately = self.calls.len().saturating_sub(12)..self.calls.len();
-                let Some(at) = lately.clone().nth(self.dice.below(lately.len().max(1) as u64) as usize) else { return };
+                let Some(at) = lately.clone().nth(self.rng.below(lately.len().max(1) as u64) as usize) else { return };
                 let Call { key, operation, fence, sequence, .. } = self.calls[at].clone();
                 if operation != Operation::Lookup {
                     self.call(key, (operation, fence), Some(sequence));
@@ -245,33 +245,33 @@ impl Run {
         let down: Vec<NodeId> =
             self.network.nodes().into_iter().filter(|node| self.network.map().is_down(*node)).collect();
         // The third node is always up. It has the events that the other nodes lose in turn.
-        let node = NodeId(1 + self.dice.below(2));
+        let node = NodeId(1 + self.rng.below(2));
         match down.first() {
             None => self.network.take_down(node),
-            Some(down) if self.has_copies && self.dice.below(2) == 0 => self.network.start_anew(*down),
-            Some(down) => self.network.begin_anew(*down),
+            Some(down) if self.has_copies && self.rng.below(2) == 0 => self.network.start_anew(*down),
+            Some(down) => self.network.mark_restarted(*down),
         }
     }
 
     fn begin_move(&mut self) {
-        let (slice, [from, to]) = (self.dice.below(self.slices), [NODES; 2].map(|nodes| self.dice.below(nodes)));
+        let (slice, [from, to]) = (self.rng.below(self.slices), [NODES; 2].map(|nodes| self.rng.below(nodes)));
         let way = SliceMove { slice: slice as u32, from: NodeId(1 + from), to: NodeId(1 + to) };
         self.network.begin_move(way);
     }
 
     fn step(&mut self) {
         let before = self.network.map().clone();
-        match (self.dice.below(100), self.is_restless) {
+        match (self.rng.below(100), self.is_restless) {
             (0..22, _) | (26..30, false) => self.any_call(),
             (22..24, _) => self.begin_move(),
             (24..26, false) => self.change(),
             (30..36, _) | (26..30 | 56..66, true) => {
-                let node = NodeId(1 + self.dice.below(NODES));
+                let node = NodeId(1 + self.rng.below(NODES));
                 self.network.deliver_map(node);
             }
             (36..39, _) | (66..75, true) => drop(self.network.agree_on_complete()),
             (39..47, _) => {
-                let ms = 1 + self.dice.below(if self.is_restless { 20 } else { 60 });
+                let ms = 1 + self.rng.below(if self.is_restless { 20 } else { 60 });
                 self.network.wait(ms);
             }
             _ => drop(self.network.deliver()),
@@ -286,7 +286,7 @@ impl Run {
     fn read(&mut self) {
         while let Some(reply) = self.network.replies.get(self.read).cloned() {
             self.read += 1;
-            if self.dice.below(8) > 0 {
+            if self.rng.below(8) > 0 {
                 self.hear(&reply);
             }
         }
@@ -301,7 +301,7 @@ impl Run {
             (Operation::Claim { lease_ms }, HELD) => match reply.answers.holds()[0] {
                 Hold::Own(fence) => {
                     self.told[0] += 1;
-                    let counts_from_asking = self.rules.keep(Rule::CountsLeasesFromAsking);
+                    let counts_from_asking = self.rules.keep(Rule::CountsLeasesFromRequest);
                     let from_ms = if counts_from_asking { call.first_ms } else { now_ms };
                     history.is_granted(fence, &call, (from_ms + u64::from(lease_ms), now_ms));
                 }
@@ -344,7 +344,7 @@ impl Run {
         for _ in 0..40 {
             for node in self.network.nodes() {
                 if self.network.map().is_down(node) {
-                    self.network.begin_anew(node);
+                    self.network.mark_restarted(node);
                 }
             }
             self.network.nodes().into_iter().for_each(|node| self.network.deliver_map(node));
@@ -410,19 +410,19 @@ fn one_consumer_holds_an_event_of_one_slice() {
 
 /// For each rule, the first seed at which the tests of this file detect that the rule is switched off. The rules about
 /// alterations are not listed, because no run in this file alters a filter. `claim_closing.rs` tests these rules, and
-/// `crates/sim/tests/all/claims.rs` tests the rule `TellsUnknownClaims`.
+/// `crates/sim/tests/all/claims.rs` tests the rule `ReportsUnknownClaims`.
 const MISSED_AT: [(Rule, u64); 11] = [
     (Rule::GrantsRecordNothing, 0),
     (Rule::AwaitsAllAnswers, 144),
-    (Rule::WaitsOutClaims, 1),
-    (Rule::CountsLeasesFromAsking, 3),
+    (Rule::AwaitsFormerGrants, 1),
+    (Rule::CountsLeasesFromRequest, 3),
     (Rule::FormerHeadsVeto, 17),
-    (Rule::MindsFences, 11),
-    (Rule::MindsClaims, 2),
+    (Rule::ChecksFences, 11),
+    (Rule::RespectsClaims, 2),
     (Rule::ConfirmsAwaitAll, 67),
     (Rule::RemembersClaims, 0),
-    (Rule::AsksJoinersAnew, 0),
-    (Rule::ClaimsEnd, 1),
+    (Rule::RetestsWaiters, 0),
+    (Rule::ClaimsExpire, 1),
 ];
 
 #[test]

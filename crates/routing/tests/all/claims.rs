@@ -8,7 +8,7 @@ use firstseen_routing::{
     before_test,
 };
 
-use crate::common::Dice;
+use crate::common::TestRng;
 
 const EVENTS: u64 = 40;
 const LEASE_MAX_MS: u64 = 100;
@@ -144,14 +144,14 @@ impl History {
 }
 
 /// Returns a random request. Its fence was granted for this event or for another one.
-fn any_call(dice: &mut Dice, history: &History) -> ClaimCall {
-    let any = history.grants.get(dice.below(history.grants.len().max(1) as u64) as usize);
-    let fence = match (any, dice.below(8)) {
+fn any_call(rng: &mut TestRng, history: &History) -> ClaimCall {
+    let any = history.grants.get(rng.below(history.grants.len().max(1) as u64) as usize);
+    let fence = match (any, rng.below(8)) {
         (Some((fence, ..)), 1..) => *fence,
-        _ => fence(dice.below(1 << 20)),
+        _ => fence(rng.below(1 << 20)),
     };
-    match dice.below(10) {
-        0..=4 => ClaimCall::Claim { tag: dice.below(6) },
+    match rng.below(10) {
+        0..=4 => ClaimCall::Claim { tag: rng.below(6) },
         5 => ClaimCall::Observe,
         6 => ClaimCall::Test,
         7 | 8 => ClaimCall::Confirm(fence),
@@ -203,20 +203,20 @@ fn check(history: &mut History, call: ClaimCall, reply: Reply, (lease_ms, now_ms
 }
 
 fn keeps_the_laws(operations: u64, entries_max: u64) -> u64 {
-    let mut dice = Dice(entries_max);
+    let mut rng = TestRng(entries_max);
     let table = ClaimTable::new(entries_max * ClaimTable::ENTRY_BYTES_MAX, LEASE_MAX_MS);
     let mut head = Head { table, recorded: HashSet::new(), counter: 0 };
     let (mut histories, mut now_ms, mut refused) = (HashMap::<u128, History>::new(), 0, 0);
     for operation in 0..operations {
-        now_ms += dice.below(8);
+        now_ms += rng.below(8);
         // After some operations, other events are used.
-        let event = u128::from(operation / 2_000 * EVENTS + dice.below(EVENTS)) << 64 | 1;
+        let event = u128::from(operation / 2_000 * EVENTS + rng.below(EVENTS)) << 64 | 1;
         let history = histories.entry(event).or_default();
-        let (call, lease_ms) = (any_call(&mut dice, history), 1 + dice.below(LEASE_MAX_MS));
+        let (call, lease_ms) = (any_call(&mut rng, history), 1 + rng.below(LEASE_MAX_MS));
         let reply = head.call(event, call, lease_ms, now_ms);
         check(history, call, reply, (lease_ms, now_ms));
         refused += u64::from(reply == Reply::NoRoom);
-        match dice.below(400) {
+        match rng.below(400) {
             0 => {
                 head.table.drop_expired(MonotonicMs(now_ms));
                 assert_eq!(

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{Dice, definition, digest, fingerprints, observation, spec};
+use crate::common::{TestRng, definition, digest, fingerprints, observation, spec};
 use crate::network::Network;
 use firstseen_filter::{FilterSpec, Kind, Layout};
 use firstseen_routing::rules::{Rule, Rules};
@@ -25,7 +25,7 @@ const ALTERED: Decision = Decision::Undecided(Reason::Altered);
 
 struct Run {
     network: Network,
-    dice: Dice,
+    rng: TestRng,
     asked: Vec<u64>,
     /// Whether the change waits until all nodes have ended their events in flight.
     awaits: bool,
@@ -38,29 +38,29 @@ impl Run {
 
     /// Creates a run with a filter of the given kind, or of a kind that the seed determines.
     fn of_kind(seed: u64, awaits: bool, limits: OwnerLimits, given: Option<Kind>) -> Self {
-        let mut dice = Dice(seed);
+        let mut rng = TestRng(seed);
         let slicings = [("vertical:6", 6), ("horizontal-vertical:2x4", 8), ("horizontal:3", 3)];
-        let drawn = slicings[dice.below(3) as usize];
+        let drawn = slicings[rng.below(3) as usize];
         let (slicing, slices) = if given == Some(Kind::Cuckoo) { ("horizontal:3", 3) } else { drawn };
         let owners: Vec<NodeId> = (0..slices).map(|slice| NodeId(1 + slice % NODES)).collect();
         let policies = FilterPolicies {
-            answer: if dice.below(2) == 0 { AnswerWhen::Safe } else { AnswerWhen::Early },
-            lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
+            answer: if rng.below(2) == 0 { AnswerWhen::Safe } else { AnswerWhen::Early },
+            lookup: if rng.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
             ..FilterPolicies::default()
         };
-        let kind = [Kind::Timing, Kind::Generations][dice.below(2) as usize];
+        let kind = [Kind::Timing, Kind::Generations][rng.below(2) as usize];
         let layout = if slicing == "horizontal:3" { Layout::Blocked { lines: 1 } } else { Layout::Classic };
         let spec = match given {
             Some(Kind::Cuckoo) => fingerprints("1h", 10_000),
             given => FilterSpec { layout: Some(layout), ..spec(given.unwrap_or(kind), "1h", 1 << 20, 5) },
         };
         let definition = definition(&spec, slicing);
-        let mut network = Network::new(&definition, policies, &owners, limits, Dice(dice.below(u64::MAX)));
-        if dice.below(2) == 0 {
+        let mut network = Network::new(&definition, policies, &owners, limits, TestRng(rng.below(u64::MAX)));
+        if rng.below(2) == 0 {
             network.add_copies((0..slices).map(|slice| (slice as u32, NodeId(1 + (slice + 1) % NODES))));
         }
         network.nodes().into_iter().for_each(|node| network.deliver_map(node));
-        Self { network, dice, asked: Vec::new(), awaits }
+        Self { network, rng, asked: Vec::new(), awaits }
     }
 
     fn submit(&mut self, number: u64, key: u64) {
@@ -82,7 +82,7 @@ impl Run {
     /// Lets a node report that its events in flight have ended, if it can.
     fn end(&mut self, node: NodeId) {
         let now = self.network.now();
-        let mut own = self.network.mesh.owners().iter().filter(|(seat, _)| seat.node == node);
+        let mut own = self.network.mesh.owners().iter().filter(|(instance, _)| instance.node == node);
         let has_ended = own.all(|(_, owner)| owner.ending(now).has_ended);
         let record = self.network.record_mut();
         let Some(closed) = record.line.closed.as_mut().filter(|_| has_ended) else { return };
@@ -92,12 +92,11 @@ impl Run {
     }
 
     fn step(&mut self, number: u64) {
-        let node = NodeId(1 + self.dice.below(NODES));
-        match self.dice.below(100) {
+        let node = NodeId(1 + self.rng.below(NODES));
+        match self.rng.below(100) {
             0..20 => {
                 let newest = self.asked.len() as u64 / ASKED_OF_KEY;
-                let key =
-                    if self.dice.below(2) == 0 { newest + self.dice.below(2) } else { self.dice.below(newest + 1) };
+                let key = if self.rng.below(2) == 0 { newest + self.rng.below(2) } else { self.rng.below(newest + 1) };
                 self.asked.push(key);
                 self.submit(self.asked.len() as u64, key);
             }
@@ -189,13 +188,13 @@ fn a_call_on_its_way_when_the_filter_goes_is_answered() {
         run.network.settle();
         for key in 0..20 {
             run.submit(20 + key, key);
-            (0..run.dice.below(2)).for_each(|_| _ = run.network.deliver());
+            (0..run.rng.below(2)).for_each(|_| _ = run.network.deliver());
         }
         let mut map = run.network.map().clone();
         map.filters.clear();
         map.version += 1;
-        let (seats, now) = (run.network.mesh.seats(), run.network.now());
-        seats.into_iter().for_each(|seat| run.network.command(seat, |owner| owner.map_changed(&map, now)));
+        let (instances, now) = (run.network.mesh.instances(), run.network.now());
+        instances.into_iter().for_each(|instance| run.network.command(instance, |owner| owner.map_changed(&map, now)));
         assert_eq!(run.network.replies.len(), 40, "seed {seed}");
         let decisions = run.network.replies.iter().map(|reply| reply.answers.decisions()[0]);
         unknown += decisions.filter(|decision| *decision == Decision::Undecided(Reason::UnknownFilter)).count();

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::common::{Dice, definition, digest, fingerprints, observation, spec};
-use crate::network::{Network, seat};
+use crate::common::{TestRng, definition, digest, fingerprints, observation, spec};
+use crate::network::{Network, instance};
 use firstseen_filter::{CellRun, FilterSpec, Kind, Layout, Unit, UnitNumber};
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
@@ -28,7 +28,7 @@ const FINGERPRINTS: [(&str, u64); 2] = [("horizontal:3", 3), ("horizontal:5", 5)
 
 struct Run {
     network: Network,
-    dice: Dice,
+    rng: TestRng,
     /// The newest two cluster maps. Producers use either of them.
     maps: [ClusterMap; 2],
     /// The key of each submission with its number. A submission may be sent again under its number.
@@ -44,29 +44,29 @@ impl Run {
     }
 
     fn compared(seed: u64, limits: OwnerLimits, slicings: &[(&str, u64)]) -> Self {
-        let mut dice = Dice(seed);
+        let mut rng = TestRng(seed);
         let limits = OwnerLimits { copied_at_once_bytes: 4 << 10, ..limits };
-        let (slicing, slices) = slicings[dice.below(slicings.len() as u64) as usize];
+        let (slicing, slices) = slicings[rng.below(slicings.len() as u64) as usize];
         let owners: Vec<NodeId> = (0..slices).map(|slice| NodeId(1 + slice % 3)).collect();
         let policies = FilterPolicies {
             answer: AnswerWhen::Safe,
-            lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
+            lookup: if rng.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
             ..FilterPolicies::default()
         };
-        let kind = [Kind::Timing, Kind::Generations, Kind::Bloom][dice.below(3) as usize];
+        let kind = [Kind::Timing, Kind::Generations, Kind::Bloom][rng.below(3) as usize];
         let window = if kind == Kind::Bloom { "unbounded" } else { "1h" };
         // If one slice contains all positions of an event, they lie in one block.
         let layout = (slicing == "horizontal:3").then_some(Layout::Blocked { lines: 1 });
         let spec = FilterSpec { layout: layout.or(Some(Layout::Classic)), ..spec(kind, window, 1 << 20, 5) };
         let spec = if slicings == FINGERPRINTS { fingerprints("1h", 100_000) } else { spec };
         let definition = definition(&spec, slicing);
-        let mut network = Network::new(&definition, policies, &owners, limits, Dice(dice.below(u64::MAX)));
-        let copies = 1 + dice.below(2);
+        let mut network = Network::new(&definition, policies, &owners, limits, TestRng(rng.below(u64::MAX)));
+        let copies = 1 + rng.below(2);
         let copy = |slice: u64, number: u64| (slice as u32, NodeId(1 + (slice + number) % 3));
         network.add_copies((0..slices).flat_map(|slice| (1..=copies).map(move |number| copy(slice, number))));
         network.nodes().into_iter().for_each(|node| network.deliver_map(node));
         let maps = [network.map().clone(), network.map().clone()];
-        Self { network, dice, maps, asked: Vec::new(), losses: 0 }
+        Self { network, rng, maps, asked: Vec::new(), losses: 0 }
     }
 
     fn submit(&mut self, key: u64, map: &ClusterMap) {
@@ -95,7 +95,7 @@ impl Run {
         match down.first() {
             Some(down) => self.network.start_anew(*down),
             None if self.network.is_all_complete() => {
-                self.network.lose(NodeId(1 + self.dice.below(3)));
+                self.network.lose(NodeId(1 + self.rng.below(3)));
                 self.losses += 1;
             }
             None => return,
@@ -104,23 +104,22 @@ impl Run {
     }
 
     fn step(&mut self) {
-        match self.dice.below(100) {
+        match self.rng.below(100) {
             0..15 => {
-                let map = self.maps[self.dice.below(2) as usize].clone();
+                let map = self.maps[self.rng.below(2) as usize].clone();
                 // Uses new keys, which several producers send at once, and old keys.
                 let newest = self.asked.len() as u64 / ASKED_OF_KEY;
-                let key =
-                    if self.dice.below(2) == 0 { newest + self.dice.below(2) } else { self.dice.below(newest + 1) };
+                let key = if self.rng.below(2) == 0 { newest + self.rng.below(2) } else { self.rng.below(newest + 1) };
                 self.submit(key, &map);
                 // Sends one of the last submissions again.
-                let last = self.asked.len().checked_sub(1 + self.dice.below(6) as usize);
-                if let Some((key, number)) = last.map(|index| self.asked[index]).filter(|_| self.dice.below(3) == 0) {
+                let last = self.asked.len().checked_sub(1 + self.rng.below(6) as usize);
+                if let Some((key, number)) = last.map(|index| self.asked[index]).filter(|_| self.rng.below(3) == 0) {
                     self.submit_as(number, key, &map);
                 }
             }
             15..18 => self.change(),
             18..30 => {
-                let node = NodeId(1 + self.dice.below(3));
+                let node = NodeId(1 + self.rng.below(3));
                 self.network.deliver_map(node);
             }
             30..33 => {
@@ -136,7 +135,7 @@ impl Run {
 
     /// Runs the test. Returns the decisions on the submissions of each key, and how often a node was lost.
     fn run(mut self) -> (BTreeMap<u64, Decisions>, u64) {
-        self.network.gathers = self.dice.below(2) == 0;
+        self.network.gathers = self.rng.below(2) == 0;
         (0..STEPS).for_each(|_| self.step());
         // A copy that is not told all replies to idempotency keys waits for as long as submissions may be retried.
         for _ in 0..80 {
@@ -237,7 +236,7 @@ fn an_event_without_a_reply_is_not_answered_by_its_copy_later() {
     let map = run.network.map().clone();
     run.submit(key, &map);
     assert_eq!(last(&run), Some(Decision::FirstSeen), "by the other copy");
-    run.network.begin_anew(NodeId(1));
+    run.network.mark_restarted(NodeId(1));
     deliver_all(&mut run);
     for _ in 0..4 {
         run.network.wait(1_000);
@@ -347,11 +346,11 @@ fn copies_that_have_everything_are_compared() {
         let parts = CellParts { runs: vec![run_of_cells], ..CellParts::default() };
         let now = run.network.now();
         let written = |owner: &mut GroupOwner| owner.write_cells(parts.clone(), now).unwrap();
-        run.network.command(seat(0, NodeId(1)), written);
+        run.network.command(instance(0, NodeId(1)), written);
         let cells_at = |run: &mut Run, node| {
             let mut cells = None;
             let ask = AskCells { slice: 0, unit: UnitNumber::FIRST, from: None };
-            run.network.command(seat(0, node), |owner| cells = owner.read_cells(&ask));
+            run.network.command(instance(0, node), |owner| cells = owner.read_cells(&ask));
             cells.map(|cells| cells.parts.runs).unwrap()
         };
         let nodes = [1, 2, 3].map(NodeId);

@@ -1,7 +1,7 @@
 //! Messages that are late, rejected, or from an earlier process. No reply may depend on them.
 
-use crate::common::{Dice, definition, digest, growing, observation, spec};
-use crate::network::{Network, seat};
+use crate::common::{TestRng, definition, digest, growing, observation, spec};
+use crate::network::{Network, instance};
 use firstseen_filter::{Digest, FilterSpec, GenerationNumber, Kind, Limit, Refresh};
 use firstseen_routing::{
     AnswerWhen, Decision, FilterPolicies, GroupReply, MonotonicMs, NodeId, Operation, OwnerLimits, PeerBody,
@@ -28,7 +28,7 @@ fn network(definition: &SlicedDefinition, answer: AnswerWhen) -> Network {
 fn limited(definition: &SlicedDefinition, answer: AnswerWhen, limits: OwnerLimits) -> Network {
     let thresholds = Thresholds { min_live: HASHES, set_min: 0 };
     let policies = FilterPolicies { answer, thresholds, when_lost: WhenLost::FirstSeen, ..FilterPolicies::default() };
-    Network::new(definition, policies, &[A, B, C], limits, Dice(1))
+    Network::new(definition, policies, &[A, B, C], limits, TestRng(1))
 }
 
 fn question(reply_to: u64, records: bool) -> Submission {
@@ -248,7 +248,7 @@ fn a_former_head_wins_nothing_when_a_node_that_it_waits_for_is_gone() {
     for goes_down in [true, false] {
         let thresholds = Thresholds { min_live: 1, set_min: 0 };
         let policies = FilterPolicies { answer: AnswerWhen::Safe, thresholds, ..FilterPolicies::default() };
-        let mut network = Network::new(&roomy(), policies, &[A, B, C], OwnerLimits::default(), Dice(1));
+        let mut network = Network::new(&roomy(), policies, &[A, B, C], OwnerLimits::default(), TestRng(1));
         let deliver_map = |network: &mut Network, nodes: &[NodeId]| {
             nodes.iter().for_each(|node| network.deliver_map(*node));
         };
@@ -260,16 +260,16 @@ fn a_former_head_wins_nothing_when_a_node_that_it_waits_for_is_gone() {
         let events: Vec<Digest> = (0..1_000).map(digest).filter(is_one).collect();
         let waits_for_another = |(number, event): &(u64, Digest)| {
             network.replies.clear();
-            network.submit_at(seat(0, B), &[*event], question(*number, true));
+            network.submit_at(instance(0, B), &[*event], question(*number, true));
             network.replies.is_empty()
         };
         let (former, event) = (1..).zip(events).find(waits_for_another).expect("an event that B does not have alone");
         network.take((B, C)).expect("a set that is late");
-        network.begin_anew(A);
+        network.mark_restarted(A);
         deliver_map(&mut network, &[B, C]);
         network.settle();
         let present = former + 1;
-        network.submit_at(seat(0, A), &[event], question(present, true));
+        network.submit_at(instance(0, A), &[event], question(present, true));
         network.settle();
         assert_eq!(replies(&network), [(present, Decision::FirstSeen)]);
         if goes_down {
@@ -452,7 +452,7 @@ fn a_node_without_the_group_refuses_its_messages() {
     let mut network = network(&definition, AnswerWhen::Safe);
     let events: Vec<Digest> = events_on([A, B, C], &definition).take(2).collect();
     ask(&mut network, events[0], question(1, true));
-    network.mesh.owners_mut().remove(&seat(0, C));
+    network.mesh.owners_mut().remove(&instance(0, C));
     let tested = ask(&mut network, events[0], question(2, true));
     assert_eq!(tested.answers.decisions(), [Decision::Undecided(Reason::NotReady)]);
     let set = ask(&mut network, events[1], question(3, true));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{Dice, definition, digest, observation, spec};
+use crate::common::{TestRng, definition, digest, observation, spec};
 use crate::network::{FILTER, Network};
 use firstseen_filter::Kind;
 use firstseen_routing::rules::{Rule, Rules};
@@ -21,7 +21,7 @@ type Decisions = BTreeMap<u64, Vec<Decision>>;
 
 struct Run {
     network: Network,
-    dice: Dice,
+    rng: TestRng,
     /// The newest two cluster maps. Producers use either of them.
     maps: [ClusterMap; 2],
     asked: Vec<u64>,
@@ -30,22 +30,22 @@ struct Run {
 
 impl Run {
     fn new(seed: u64, limits: OwnerLimits) -> Self {
-        let mut dice = Dice(seed);
-        let (slicing, owners) = [("vertical:6", 6), ("horizontal-vertical:2x4", 8)][dice.below(2) as usize];
+        let mut rng = TestRng(seed);
+        let (slicing, owners) = [("vertical:6", 6), ("horizontal-vertical:2x4", 8)][rng.below(2) as usize];
         let owners: Vec<NodeId> = (0..owners).map(|slice| NodeId(1 + slice % 3)).collect();
         let policies = FilterPolicies {
             answer: AnswerWhen::Safe,
-            lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
+            lookup: if rng.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
             thresholds: Thresholds { min_live: 1, set_min: 0 },
             ..FilterPolicies::default()
         };
         // The filter is so large that two events rarely share a cell.
         let definition = definition(&spec(Kind::Timing, "1h", 1 << 20, 5), slicing);
-        let mut network = Network::new(&definition, policies, &owners, limits, Dice(dice.below(u64::MAX)));
-        network.gathers = dice.below(2) == 0;
+        let mut network = Network::new(&definition, policies, &owners, limits, TestRng(rng.below(u64::MAX)));
+        network.gathers = rng.below(2) == 0;
         network.nodes().into_iter().for_each(|node| network.deliver_map(node));
-        let (maps, named) = ([network.map().clone(), network.map().clone()], dice.below(2) == 0);
-        Self { network, dice, maps, asked: Vec::new(), named }
+        let (maps, named) = ([network.map().clone(), network.map().clone()], rng.below(2) == 0);
+        Self { network, rng, maps, asked: Vec::new(), named }
     }
 
     fn submit(&mut self, key: u64, map: &ClusterMap) {
@@ -60,13 +60,13 @@ impl Run {
     /// Takes a node down in the cluster map, or brings it back.
     fn change(&mut self) {
         // The third node is always up. It has the events that the other two nodes lose in turn.
-        let node = NodeId(1 + self.dice.below(2));
+        let node = NodeId(1 + self.rng.below(2));
         let down: Vec<NodeId> =
             self.network.nodes().into_iter().filter(|node| self.network.map().is_down(*node)).collect();
         self.maps[0] = self.network.map().clone();
         match down.first() {
             None => self.network.take_down(node),
-            Some(down) => self.network.begin_anew(*down),
+            Some(down) => self.network.mark_restarted(*down),
         }
         self.maps[1] = self.network.map().clone();
     }
@@ -79,15 +79,15 @@ impl Run {
     }
 
     fn step(&mut self) {
-        match self.dice.below(100) {
+        match self.rng.below(100) {
             0..25 => {
-                let map = self.maps[self.dice.below(2) as usize].clone();
-                let key = self.dice.below(KEYS);
+                let map = self.maps[self.rng.below(2) as usize].clone();
+                let key = self.rng.below(KEYS);
                 self.submit(key, &map);
             }
             25..28 => self.change(),
             28..38 => {
-                let node = NodeId(1 + self.dice.below(3));
+                let node = NodeId(1 + self.rng.below(3));
                 self.network.deliver_map(node);
             }
             _ => drop(self.network.deliver()),
@@ -177,7 +177,7 @@ fn a_node_that_is_down_is_neither_asked_nor_set() {
     let partial = run.network.replies.iter().filter(|reply| reply.answers.is_degraded()).count();
     assert!((20..=40).contains(&partial), "{partial} rest on fewer positions");
     let visits: u64 = {
-        let states = run.network.mesh.owners_mut().iter_mut().filter(|(seat, _)| seat.node == NodeId(2));
+        let states = run.network.mesh.owners_mut().iter_mut().filter(|(instance, _)| instance.node == NodeId(2));
         states.map(|(_, owner)| owner.state(usize::MAX).hops).map(|hops| hops.test_nodes + hops.set_nodes).sum()
     };
     assert_eq!(visits, 0);
@@ -206,7 +206,7 @@ fn a_node_that_was_only_away_gets_the_events_that_it_missed() {
     let map = run.deliver_to_all();
     (0..40).for_each(|key| run.submit(key, &map));
     run.network.settle();
-    run.network.begin_anew(NodeId(2));
+    run.network.mark_restarted(NodeId(2));
     run.deliver_to_all();
     assert_eq!(claims(&run.network).iter().filter(|node| **node != NodeId(2)).count(), 0);
     assert!(claims(&run.network).contains(&NodeId(2)), "all that it lacked was handed over");
@@ -230,16 +230,16 @@ fn a_node_that_had_just_read_everything_back_gets_the_events_that_it_missed() {
     let mut run = Run::new(3, OwnerLimits::default());
     run.named = false;
     run.network.restart(NodeId(2));
-    let seats = run.network.mesh.seats().into_iter().filter(|seat| seat.node == NodeId(2));
+    let instances = run.network.mesh.instances().into_iter().filter(|instance| instance.node == NodeId(2));
     // Nothing was recorded so far.
-    seats.for_each(|seat| run.network.command(seat, |owner| owner.end_restore(true)));
+    instances.for_each(|instance| run.network.command(instance, |owner| owner.end_restore(true)));
     assert!(!run.network.is_all_complete());
     run.network.take_down(NodeId(2));
     let map = run.deliver_to_all();
     (0..40).for_each(|key| run.submit(key, &map));
     run.network.settle();
     run.network.complete.clear();
-    run.network.begin_anew(NodeId(2));
+    run.network.mark_restarted(NodeId(2));
     run.deliver_to_all();
     assert!(claims(&run.network).contains(&NodeId(2)), "all that it lacked was handed over");
 }
@@ -253,7 +253,7 @@ fn missed_events_beyond_the_limit_are_not_handed_over() {
     let map = run.network.map().clone();
     (0..40).for_each(|key| run.submit(key, &map));
     run.network.settle();
-    run.network.begin_anew(NodeId(2));
+    run.network.mark_restarted(NodeId(2));
     run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
     run.network.settle();
     assert_eq!(claims(&run.network), []);

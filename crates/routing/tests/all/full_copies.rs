@@ -2,8 +2,8 @@
 //! not be recorded, it must not count as recorded. If a copy lacks events for this reason, it must not count as
 //! complete.
 
-use crate::common::{Dice, definition, digest, fingerprints, observation};
-use crate::network::{FILTER, Network, seat};
+use crate::common::{TestRng, definition, digest, fingerprints, observation};
+use crate::network::{FILTER, Network, instance};
 use firstseen_filter::{FilterSlice, GenerationNumber, PartError, ProbeShape, Probes, Stamp, UnitNumber};
 use firstseen_mesh::{Link, Way};
 use firstseen_routing::{
@@ -28,8 +28,8 @@ fn one_region() -> SlicedDefinition {
 fn too_many(definition: &SlicedDefinition, seed: u64) -> Probes {
     let ProbeShape::Spread { cells, .. } = ProbeShape::of(definition.group.cells.geometry().unwrap()) else { panic!() };
     let mut probes = Probes::new(ProbeShape::Spread { cells, hashes: 1 });
-    let mut dice = Dice(seed);
-    (0..TOO_MANY).for_each(|_| probes.push_positions(&[dice.below(cells)]).unwrap());
+    let mut rng = TestRng(seed);
+    (0..TOO_MANY).for_each(|_| probes.push_positions(&[rng.below(cells)]).unwrap());
     probes
 }
 
@@ -68,7 +68,7 @@ impl World {
         let definition = one_region();
         // Copies are not compared in this test. Only records transfer events between them.
         let limits = OwnerLimits { rescan_every_ms: Some(u64::MAX), ..OwnerLimits::default() };
-        let mut network = Network::new(&definition, policies(), &[FIRST], limits, Dice(3));
+        let mut network = Network::new(&definition, policies(), &[FIRST], limits, TestRng(3));
         network.add_node(SECOND);
         network.add_copies([(0, SECOND)]);
         network.nodes().into_iter().for_each(|node| network.deliver_map(node));
@@ -84,7 +84,7 @@ impl World {
     fn submit(&mut self, number: u64, time_ms: u64) {
         let times = Times { base_unit: self.unit(time_ms), ticks: Vec::new(), clock_ms: Some(time_ms), ttl_ms: None };
         let question = Submission { times, ..observation(number) };
-        self.network.submit_at(seat(0, FIRST), &[digest(number)], question);
+        self.network.submit_at(instance(0, FIRST), &[digest(number)], question);
     }
 
     fn decisions(&self) -> Vec<(u64, Decision)> {
@@ -94,7 +94,7 @@ impl World {
     /// Fills the slice of a node, so that it has no room at `unit`. The node cannot even take all of these cells.
     fn fill(&mut self, node: NodeId, unit: UnitNumber) {
         let (now, full) = (self.network.now(), full_cells(&self.definition, unit));
-        self.network.command(seat(0, node), |owner| {
+        self.network.command(instance(0, node), |owner| {
             let written = full.iter().map(|parts| owner.write_cells(parts.clone(), now));
             assert!(written.last().is_some_and(|last| last.is_err()));
         });
@@ -200,7 +200,7 @@ fn a_copy_without_room_for_all_that_it_fetches_is_not_complete() {
 #[test]
 fn what_a_backup_or_a_journal_holds_beyond_the_room_is_reported() {
     let definition = one_region();
-    let mut network = Network::new(&definition, policies(), &[FIRST], OwnerLimits::default(), Dice(3));
+    let mut network = Network::new(&definition, policies(), &[FIRST], OwnerLimits::default(), TestRng(3));
     let (now, unit) = (network.now(), UnitNumber(1_000));
     let full = full_cells(&definition, unit);
     let mut other = FilterSlice::build(&definition.group).unwrap();
@@ -209,7 +209,7 @@ fn what_a_backup_or_a_journal_holds_beyond_the_room_is_reported() {
         runs: vec![other.cell_run(GenerationNumber::FIRST, 0, usize::MAX).unwrap()],
         ..CellParts::default()
     };
-    network.command(seat(0, FIRST), |owner| {
+    network.command(instance(0, FIRST), |owner| {
         full.iter().take(3).for_each(|parts| _ = owner.write_cells(parts.clone(), now));
         for parts in [&full[3], &more] {
             let refused = owner.write_cells(parts.clone(), now).unwrap_err();
@@ -239,7 +239,7 @@ fn what_a_backup_or_a_journal_holds_beyond_the_room_is_reported() {
 fn of_a_record_of_a_level_beyond_the_room_the_events_that_find_room_are_in() {
     let definition = definition(&fingerprints(WINDOW, 20_000), "none");
     assert_eq!(definition.group.cells.geometry().unwrap().blocks(), 2, "two regions");
-    let mut network = Network::new(&definition, policies(), &[FIRST], OwnerLimits::default(), Dice(3));
+    let mut network = Network::new(&definition, policies(), &[FIRST], OwnerLimits::default(), TestRng(3));
     let branch = Branch {
         root: FILTER,
         parent: None,
@@ -256,8 +256,8 @@ fn of_a_record_of_a_level_beyond_the_room_the_events_that_find_room_are_in() {
     // The record has too many events for the first region, followed by one event of the second region.
     let is_of_second = |key: &u64| network.probes(&[digest(*key)]).positions(0)[0] >= cells / 2;
     let last = (0..).find(is_of_second).unwrap();
-    let (mut positions, mut dice, time_ms) = (PositionLists::default(), Dice(1), network.now().wall_ms);
-    (0..TOO_MANY).for_each(|_| positions.push([dice.below(cells / 2)]));
+    let (mut positions, mut rng, time_ms) = (PositionLists::default(), TestRng(1), network.now().wall_ms);
+    (0..TOO_MANY).for_each(|_| positions.push([rng.below(cells / 2)]));
     positions.push(network.probes(&[digest(last)]).positions(0).iter().copied());
     let firstseen_filter::Unit::Milliseconds(unit_ms) = definition.group.unit else { panic!() };
     let unit = UnitNumber(time_ms / unit_ms);
@@ -265,9 +265,9 @@ fn of_a_record_of_a_level_beyond_the_room_the_events_that_find_room_are_in() {
     let record = Entry::Set { generation: GenerationNumber::FIRST, cells: positions, stamps, counted: 0 };
     assert!(matches!(owner.restore(record, network.now()), Err(PartError::Full)));
     owner.end_restore(true);
-    network.mesh.owners_mut().insert(seat(0, FIRST), owner);
+    network.mesh.owners_mut().insert(instance(0, FIRST), owner);
     let times = Times { base_unit: unit, ticks: Vec::new(), clock_ms: Some(time_ms), ttl_ms: None };
     let question = Submission { operation: Operation::Lookup, times, ..observation(1) };
-    network.submit_at(seat(0, FIRST), &[digest(last)], question);
+    network.submit_at(instance(0, FIRST), &[digest(last)], question);
     assert_eq!(network.replies.last().unwrap().answers.decisions(), [Decision::Duplicate]);
 }

@@ -1,21 +1,21 @@
 //! Tests which events slices may lack after a restart, and when the slices report that they are complete again.
 
-use crate::common::{Dice, Producer, definition, digest, spec};
-use crate::network::{FILTER, Network, seat};
+use crate::common::{Producer, TestRng, definition, digest, spec};
+use crate::network::{FILTER, Network, instance};
 use firstseen_filter::Kind;
 use firstseen_mesh::Link;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{AnswerWhen, Decision, FilterPolicies, NodeId, OwnerLimits, Reason, SliceMove, Thresholds};
 
 /// Creates a filter on three nodes with a window of one second, and a producer.
-fn short_window(minds_gaps: bool) -> (Network, Producer) {
+fn short_window(awaits_gap_expiry: bool) -> (Network, Producer) {
     let definition = definition(&spec(Kind::Timing, "1s", 1 << 20, 5), "vertical:6");
     let owners: Vec<NodeId> = (0..6).map(|slice| NodeId(1 + slice % 3)).collect();
-    let rules = if minds_gaps { Rules::default() } else { Rules::without(Rule::MindsGaps) };
+    let rules = if awaits_gap_expiry { Rules::default() } else { Rules::without(Rule::AwaitsGapExpiry) };
     let limits = OwnerLimits { clock_skew_max_ms: 50, rules, ..OwnerLimits::default() };
     let thresholds = Thresholds { min_live: 1, set_min: 0 };
     let policies = FilterPolicies { answer: AnswerWhen::Safe, thresholds, ..FilterPolicies::default() };
-    (Network::new(&definition, policies, &owners, limits, Dice(5)), Producer::new(1, &definition))
+    (Network::new(&definition, policies, &owners, limits, TestRng(5)), Producer::new(1, &definition))
 }
 
 /// Returns the nodes that have reported their slices as complete.
@@ -140,7 +140,7 @@ fn a_node_back_while_another_is_down_does_not_know_what_that_one_recorded() {
     network.wait(900);
     network.take_down(NodeId(1));
     deliver_all(&mut network);
-    network.begin_anew(NodeId(2));
+    network.mark_restarted(NodeId(2));
     deliver_all(&mut network);
     let after_ms = over_ms(&network);
     (0..30).for_each(|key| ask_by_map(&mut network, &mut producer, 1000 + key, began_ms + after_ms));
@@ -177,7 +177,7 @@ fn a_node_back_when_another_has_left_does_not_know_what_that_one_recorded() {
         deliver_all(&mut network);
     }
     let over_ms = network.now().wall_ms - began_ms + over_ms(&network);
-    network.begin_anew(NodeId(2));
+    network.mark_restarted(NodeId(2));
     deliver_all(&mut network);
     network.wait(1_100);
     network.settle();
@@ -210,7 +210,7 @@ fn vertical(answer: AnswerWhen, limits: OwnerLimits) -> (Network, Producer) {
     let owners: Vec<NodeId> = (0..6).map(|slice| NodeId(1 + slice % 3)).collect();
     let limits = OwnerLimits { clock_skew_max_ms: 50, ..limits };
     let policies = FilterPolicies { answer, retry_horizon_ms: 400, ..FilterPolicies::default() };
-    let network = Network::new(&definition, policies, &owners, limits, Dice(7));
+    let network = Network::new(&definition, policies, &owners, limits, TestRng(7));
     (network, Producer::new(1, &definition))
 }
 
@@ -226,7 +226,7 @@ fn keys_of_node_3_and_slice_1(network: &Network, keys: usize) -> Vec<u64> {
 
 /// Brings node 2 back, and makes every change of the map that is due.
 fn bring_back_node_2(network: &mut Network) {
-    network.begin_anew(NodeId(2));
+    network.mark_restarted(NodeId(2));
     for _ in 0..4 {
         network.nodes().into_iter().for_each(|node| network.deliver_map(node));
         network.settle();
@@ -352,12 +352,12 @@ fn a_copy_that_is_back_lacks_sets_in_flight_to_the_node_it_fetched_from() {
     let keys = keys_of_node_3_and_slice_1(&network, 20);
     for key in &keys {
         let question = producer.ask(began_ms, true).unwrap();
-        network.submit_at(seat(0, NodeId(3)), &[digest(*key)], question);
+        network.submit_at(instance(0, NodeId(3)), &[digest(*key)], question);
     }
     let is_cut = |ends: (NodeId, NodeId)| ends == (NodeId(3), NodeId(2));
     settle_but_for(&mut network, is_cut);
     assert_eq!(network.replies.len(), 0, "node 2 has not acknowledged");
-    network.begin_anew(NodeId(1));
+    network.mark_restarted(NodeId(1));
     for _ in 0..4 {
         network.nodes().into_iter().for_each(|node| network.deliver_map(node));
         settle_but_for(&mut network, is_cut);
@@ -382,14 +382,14 @@ fn a_node_that_is_back_catches_up_until_the_map_says_that_it_is_complete() {
         network.nodes().into_iter().for_each(|node| network.deliver_map(node));
         network.settle();
     };
-    let is_catching_up = |network: &Network| network.mesh.owners()[&seat(0, NodeId(2))].is_catching_up();
+    let is_catching_up = |network: &Network| network.mesh.owners()[&instance(0, NodeId(2))].is_catching_up();
     deliver_all(&mut network);
     assert!((0..30).all(|key| ask(&mut network, &mut producer, key, began_ms) == Decision::FirstSeen));
     assert!(!is_catching_up(&network), "it has everything");
     network.take_down(NodeId(2));
     deliver_all(&mut network);
     (0..30).for_each(|key| ask_by_map(&mut network, &mut producer, 1000 + key, began_ms));
-    network.begin_anew(NodeId(2));
+    network.mark_restarted(NodeId(2));
     assert!(is_catching_up(&network), "the others have kept what it has missed");
     deliver_all(&mut network);
     network.wait(1_100);
@@ -412,7 +412,7 @@ fn below_the_threshold_a_slice_can_still_deny_an_event() {
     let owners: Vec<NodeId> = (0..6).map(|slice| NodeId(1 + slice % 3)).collect();
     let thresholds = Thresholds { min_live: 5, set_min: 0 };
     let policies = FilterPolicies { answer: AnswerWhen::Safe, thresholds, ..FilterPolicies::default() };
-    let mut network = Network::new(&definition, policies, &owners, OwnerLimits::default(), Dice(9));
+    let mut network = Network::new(&definition, policies, &owners, OwnerLimits::default(), TestRng(9));
     let mut producer = Producer::new(1, &definition);
     network.take_down(NodeId(2));
     network.nodes().into_iter().for_each(|node| network.deliver_map(node));

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::common::Dice;
+use crate::common::TestRng;
 use firstseen_filter::{ProbeShape, Probes};
 use firstseen_mesh::plain_submission;
 use firstseen_routing::{
@@ -33,8 +33,8 @@ fn named_as(events: &[(SubmissionName, u64)], sequence: u64) -> Submission {
     Submission { names: events.iter().map(|(name, _)| *name).collect(), probes, ..batch(1, sequence, 0) }
 }
 
-fn decide(dice: &mut Dice) -> Decision {
-    match dice.below(8) {
+fn decide(rng: &mut TestRng) -> Decision {
+    match rng.below(8) {
         0 => Decision::Undecided(Reason::Unknown),
         1 => Decision::Undecided(Reason::Full),
         2..=4 => Decision::FirstSeen,
@@ -70,7 +70,7 @@ fn a_batch_of_1024_takes_about_300_bytes() {
 #[test]
 fn undecided_events_are_run_anew_unless_they_may_have_been_recorded() {
     for events in [1, 64, 65, 1000] {
-        let mut dice = Dice(41 + events as u64);
+        let mut rng = TestRng(41 + events as u64);
         let mut guard = ReplayGuard::new(1000, 1 << 20);
         let (submission, mut standings) = (batch(1, 1, events), Vec::new());
         let mut known: Vec<Decision> = Vec::new();
@@ -83,7 +83,7 @@ fn undecided_events_are_run_anew_unless_they_may_have_been_recorded() {
             }
             let run = |event: usize| match known.get(event).copied().map(standing_of) {
                 Some(Standing::Answered(decision)) => decision,
-                _ => decide(&mut dice),
+                _ => decide(&mut rng),
             };
             known = (0..events).map(run).collect();
             guard.settle(&submission, &known);
@@ -158,16 +158,16 @@ fn memory_is_bounded_and_no_answered_name_is_new_again() {
     const HORIZON_MS: u64 = 10_000;
     const BYTES_MAX: u64 = 200_000;
     for seed in 50..54 {
-        let mut dice = Dice(seed);
+        let mut rng = TestRng(seed);
         let mut guard = ReplayGuard::new(HORIZON_MS, BYTES_MAX);
         let mut standings = Vec::new();
         let mut answered: Vec<(u64, Submission, Vec<Decision>)> = Vec::new();
         let mut outcomes: HashMap<&str, u32> = HashMap::new();
         let mut now_ms = 0;
         for sequence in 0..20_000 {
-            now_ms += dice.below(4);
-            let retry = if dice.below(3) == 0 {
-                answered.get(answered.len().saturating_sub(dice.below(4000) as usize))
+            now_ms += rng.below(4);
+            let retry = if rng.below(3) == 0 {
+                answered.get(answered.len().saturating_sub(rng.below(4000) as usize))
             } else {
                 None
             };
@@ -197,18 +197,18 @@ fn memory_is_bounded_and_no_answered_name_is_new_again() {
                 };
                 *outcomes.entry(outcome).or_default() += u32::from(is_young);
             } else {
-                let submission = match dice.below(3) {
+                let submission = match rng.below(3) {
                     0 => {
                         let first = sequence * 100;
-                        let numbers: Vec<u64> = (0..1 + dice.below(90)).map(|step| first + step).collect();
-                        named(u128::from(dice.below(2000)), &numbers, sequence)
+                        let numbers: Vec<u64> = (0..1 + rng.below(90)).map(|step| first + step).collect();
+                        named(u128::from(rng.below(2000)), &numbers, sequence)
                     }
-                    _ => batch(u128::from(dice.below(2000)) << 64, sequence, 1 + dice.below(200) as usize),
+                    _ => batch(u128::from(rng.below(2000)) << 64, sequence, 1 + rng.below(200) as usize),
                 };
                 let admission = guard.admit(&submission, MonotonicMs(now_ms), &mut standings);
                 let all_new = standings.iter().all(|standing| *standing == Standing::New);
                 if admission == Admission::New && all_new {
-                    let decide = |_| if dice.below(2) == 0 { Decision::FirstSeen } else { Decision::Duplicate };
+                    let decide = |_| if rng.below(2) == 0 { Decision::FirstSeen } else { Decision::Duplicate };
                     let decisions: Vec<Decision> = (0..submission.probes.len()).map(decide).collect();
                     guard.settle(&submission, &decisions);
                     answered.push((now_ms, submission, decisions));
@@ -253,13 +253,13 @@ impl Model {
 fn a_name_answers_no_other_event() {
     let mut seen: HashMap<&str, u32> = HashMap::new();
     for seed in 0..40 {
-        let mut dice = Dice(900 + seed);
+        let mut rng = TestRng(900 + seed);
         let (mut guard, mut standings) = (ReplayGuard::new(60_000, 64 << 20), Vec::new());
         let mut model = Model::default();
         let mut open: Option<(Submission, Vec<Decision>)> = None;
         for sequence in 0..600 {
-            let name = |dice: &mut Dice| SubmissionName { source: dice.below(2).into(), number: dice.below(100) };
-            let events: Vec<_> = (0..6).map(|_| (name(&mut dice), dice.below(4))).collect();
+            let name = |rng: &mut TestRng| SubmissionName { source: rng.below(2).into(), number: rng.below(100) };
+            let events: Vec<_> = (0..6).map(|_| (name(&mut rng), rng.below(4))).collect();
             let submission = named_as(&events, sequence);
             let admission = guard.admit(&submission, MonotonicMs(sequence), &mut standings);
             assert!(matches!(admission, Admission::New | Admission::Known));
@@ -277,10 +277,10 @@ fn a_name_answers_no_other_event() {
                 decisions.push(match expected {
                     Standing::Answered(decision) => decision,
                     Standing::InFlight => *of_name.next().expect("the one that it waits for").1,
-                    Standing::New => decide(&mut dice),
+                    Standing::New => decide(&mut rng),
                 });
             }
-            if open.is_none() && dice.below(2) == 0 {
+            if open.is_none() && rng.below(2) == 0 {
                 open = Some((submission, decisions));
                 continue;
             }

@@ -2,7 +2,7 @@
 //! between the two extremes.
 
 use crate::common::{
-    self, Dice, Uncut, clock, count, definition, filter, fingerprints, growing, observe, spec, stream,
+    self, TestRng, Uncut, clock, count, definition, filter, fingerprints, growing, observe, spec, stream,
 };
 use firstseen_filter::{
     ExactWindow, FilterSlice, FilterSpec, GrowthSpec, Kind, Limit, Placed, Refresh, Stamp, UnitNumber, Verdict, reduce,
@@ -13,7 +13,7 @@ const GROWS: Option<GrowthSpec> = Some(GrowthSpec { limit: Limit::Cardinality, g
 
 #[test]
 fn every_slice_answers_as_its_own_filter() {
-    let stream = stream(&mut Dice(11), 6000, 900, 5, 3000);
+    let stream = stream(&mut TestRng(11), 6000, 900, 5, 3000);
     let blocked = |kind, window: &str| FilterSpec {
         capacity_events: Some(1000),
         ..FilterSpec::new(kind, window.parse().unwrap())
@@ -57,7 +57,7 @@ fn every_slice_answers_as_its_own_filter() {
 
 #[test]
 fn a_batch_answers_like_its_events_one_by_one() {
-    let stream = stream(&mut Dice(12), 5000, 1500, 5, 1000);
+    let stream = stream(&mut TestRng(12), 5000, 1500, 5, 1000);
     let blocked = FilterSpec { capacity_events: Some(300), ..FilterSpec::new(Kind::Timing, "2s".parse().unwrap()) };
     for slicing in ["none", "horizontal:7", "vertical:7", "horizontal-vertical:3x4", "vertical-horizontal:3x4"] {
         for spec in [
@@ -83,7 +83,7 @@ fn a_batch_answers_like_its_events_one_by_one() {
 
 #[test]
 fn diced_filters_of_one_group_or_part_are_the_simple_ones() {
-    let stream = stream(&mut Dice(13), 4000, 700, 5, 2000);
+    let stream = stream(&mut TestRng(13), 4000, 700, 5, 2000);
     for (kind, window) in [(Kind::Bloom, "unbounded"), (Kind::Timing, "2s"), (Kind::Generations, "2s")] {
         let spec = spec(kind, window, 1200, 4);
         let answers = |slicing: &str| observe(&mut filter(&spec, slicing), &stream, 333);
@@ -99,7 +99,7 @@ fn diced_filters_of_one_group_or_part_are_the_simple_ones() {
 
 #[test]
 fn no_slicing_forgets_an_event_that_it_recorded() {
-    let stream = stream(&mut Dice(14), 8000, 1200, 5, 3000);
+    let stream = stream(&mut TestRng(14), 8000, 1200, 5, 3000);
     for slicing in ["none", "horizontal:5", "vertical:5", "horizontal-vertical:3x5", "vertical-horizontal:5x3"] {
         for spec in [
             spec(Kind::Bloom, "unbounded", 9000, 3),

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{Dice, definition, digest, filter_record, fingerprints, growing, node_record, slice_owner, spec};
+use crate::common::{
+    TestRng, definition, digest, filter_record, fingerprints, growing, node_record, slice_owner, spec,
+};
 use firstseen_filter::{FilterSpec, GenerationNumber, Kind, Limit, Probes, Refresh, UnitNumber};
 use firstseen_mesh::plain_submission;
 use firstseen_routing::rules::{Rule, Rules};
@@ -55,14 +57,14 @@ impl Bench {
     }
 
     /// Returns a batch at the present time. One event in ten is late.
-    fn batch(&mut self, dice: &mut Dice) -> Submission {
+    fn batch(&mut self, rng: &mut TestRng) -> Submission {
         let sequence = self.answered.len() as u64;
         let mut probes = Probes::new(self.prober.shape());
-        (0..EVENTS).for_each(|_| self.prober.push(digest(dice.below(KEYS)), &mut probes));
-        self.unit = self.unit.after(dice.below(3));
+        (0..EVENTS).for_each(|_| self.prober.push(digest(rng.below(KEYS)), &mut probes));
+        self.unit = self.unit.after(rng.below(3));
         let clock_unit = self.unit;
-        let late = |dice: &mut Dice| if dice.below(10) == 0 { dice.below(8) } else { 0 };
-        let ticks = (0..EVENTS).map(|_| Tick { clock_unit, unit: clock_unit.before(late(dice)) }).collect();
+        let late = |rng: &mut TestRng| if rng.below(10) == 0 { rng.below(8) } else { 0 };
+        let ticks = (0..EVENTS).map(|_| Tick { clock_unit, unit: clock_unit.before(late(rng)) }).collect();
         let name = |event: usize| SubmissionName { source: 9, number: sequence * EVENTS as u64 + event as u64 };
         Submission {
             producer: 7,
@@ -119,20 +121,20 @@ impl Bench {
 /// Sends batches, takes checkpoints meanwhile, drops the records before them, and compares the restored owner with the
 /// original.
 fn goes_on(definition: &SlicedDefinition, seed: u64, may_differ: bool) {
-    let mut dice = Dice(seed);
-    let mut bench = Bench::new(definition, dice.below(2) == 0);
+    let mut rng = TestRng(seed);
+    let mut bench = Bench::new(definition, rng.below(2) == 0);
     let mut cursor: Option<(CheckpointCursor, usize)> = None;
     let mut checkpoints = 0;
     for _ in 0..120 {
-        let batch = bench.batch(&mut dice);
+        let batch = bench.batch(&mut rng);
         let decisions = bench.submit(batch.clone());
         bench.answered.push((batch, decisions));
         match &mut cursor {
-            None if dice.below(20) == 0 => {
+            None if rng.below(20) == 0 => {
                 cursor = Some((CheckpointCursor::default(), bench.kept.len()));
                 bench.kept.extend(bench.owner.checkpoint(true));
             }
-            Some((cells, begun)) => match bench.owner.checkpoint_cells(cells, 1 + dice.below(900) as usize) {
+            Some((cells, begun)) => match bench.owner.checkpoint_cells(cells, 1 + rng.below(900) as usize) {
                 Some(records) => bench.kept.extend(records),
                 None => {
                     bench.kept.push(bench.owner.checkpoint_end());
@@ -161,7 +163,7 @@ fn goes_on(definition: &SlicedDefinition, seed: u64, may_differ: bool) {
         bench.answered.push((batch, decisions));
     }
     for _ in 0..40 {
-        let batch = bench.batch(&mut dice);
+        let batch = bench.batch(&mut rng);
         let (one, other) = (bench.submit(batch.clone()), again.submit(batch.clone()));
         bench.answered.push((batch, one.clone()));
         compare(&one, &other);
@@ -203,7 +205,7 @@ fn a_reply_ahead_of_its_records_is_found() {
     let definition = definition(&spec(Kind::Timing, "100s", 1 << 14, 5), "vertical:4");
     let rules = Rules::without(Rule::PersistsFirst);
     let mut bench = Bench::with(&definition, false, OwnerLimits { rules, ..OwnerLimits::default() });
-    let batch = bench.batch(&mut Dice(1));
+    let batch = bench.batch(&mut TestRng(1));
     bench.submit(batch);
 }
 
@@ -229,7 +231,7 @@ fn a_window_of_events_goes_on_where_it_stopped() {
 fn an_event_that_was_taken_up_without_a_reply_is_unknown() {
     let definition = definition(&specs()[1], "vertical:4");
     let mut bench = Bench::new(&definition, false);
-    let batch = bench.batch(&mut Dice(1));
+    let batch = bench.batch(&mut TestRng(1));
     bench.submit(batch.clone());
     // The process ends after the cells of the batch are set and before it replies.
     for record in &mut bench.kept {
@@ -250,7 +252,7 @@ fn an_event_that_was_taken_up_without_a_reply_is_unknown() {
 fn names_answer_no_other_events_after_a_start_either() {
     for (slicing, knows_tags) in [("none", true), ("vertical:4", true), ("none", false), ("vertical:4", false)] {
         let mut bench = Bench::new(&definition(&specs()[1], slicing), true);
-        let batch = bench.batch(&mut Dice(1));
+        let batch = bench.batch(&mut TestRng(1));
         let first = bench.submit(batch.clone());
         for entry in bench.kept.iter_mut().flat_map(|record| &mut record.entries) {
             if let (false, Entry::Replied { names, .. } | Entry::Taken { names, .. }) = (knows_tags, entry) {
@@ -308,7 +310,7 @@ fn a_copy_that_has_read_everything_back_records_when_the_map_knows() {
     let mut bench = Bench::new(&map.filters[&FILTER].definition.clone(), false);
     bench.owner = GroupOwner::build(FILTER, &map, 0, ME, OwnerLimits::default()).unwrap();
     bench.owner.end_restore(true);
-    let batch = bench.batch(&mut Dice(1));
+    let batch = bench.batch(&mut TestRng(1));
     let ask = |bench: &mut Bench, sequence| {
         let mut commands = Vec::new();
         bench.now.monotonic_ms = bench.now.monotonic_ms.after(10);
@@ -333,13 +335,13 @@ fn a_copy_that_has_read_everything_back_records_when_the_map_knows() {
 
 #[test]
 fn what_many_inputs_have_set_off_is_persisted_in_records_that_are_not_long() {
-    let mut dice = Dice(5);
+    let mut rng = TestRng(5);
     let mut bench = Bench::new(&definition(&spec(Kind::Bloom, "unbounded", 1 << 20, 4), "vertical:3"), false);
     let batches: Vec<Submission> = (0..100u64)
         .map(|sequence| {
             let mut probes = Probes::new(bench.prober.shape());
             (0..EVENTS as u64).for_each(|event| bench.prober.push(digest(sequence << 32 | event), &mut probes));
-            Submission { sequence, probes, ..bench.batch(&mut dice) }
+            Submission { sequence, probes, ..bench.batch(&mut rng) }
         })
         .collect();
     let now = bench.now;

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use firstseen_filter::{Ability, FilterSpec, Kind, Refresh};
 use firstseen_routing::{Answer, Durability, FilterPolicies, SlicedDefinition, check};
 
-use crate::common::{self, Dice, definition, observe};
+use crate::common::{self, TestRng, definition, observe};
 
 const EVENTS: usize = 3000;
 
@@ -28,7 +28,7 @@ fn slices_answer_as_one_filter_does() {
         let spec = spec(kind);
         let misses_nothing = spec.resolve().unwrap().cells.misses_nothing();
         for slicing in slicings(kind) {
-            let stream = common::stream(&mut Dice(3), EVENTS, 500, 10, 0);
+            let stream = common::stream(&mut TestRng(3), EVENTS, 500, 10, 0);
             let mut filter = common::filter(&spec, slicing);
             let answers = observe(&mut filter, &stream, 100);
             let again = observe(&mut filter, &stream, 100);

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 
-use crate::common::{Dice, Producer, definition, spec as filter};
+use crate::common::{Producer, TestRng, definition, spec as filter};
 use crate::network::Network;
 use crate::network::tree::{ROOT, spec};
 use firstseen_filter::{Digest, FilterSecret, Kind, Probes};
@@ -65,7 +65,8 @@ fn carried_out(log: &Log, mode: TreeMode, shape: &[(usize, u8)]) -> Counts {
     let different: BTreeSet<(u64, u64)> = log.events.iter().map(|event| (event.hi, event.lo)).collect();
     let cells = (different.len() as f64 * CELLS_PER_EVENT) as u64;
     let definition = definition(&filter(Kind::Bloom, "unbounded", cells, HASHES), "vertical:3");
-    let mut forest = Network::of_tree(&spec(mode, shape, &["none"]), &definition, FilterPolicies::default(), Dice(1));
+    let mut forest =
+        Network::of_tree(&spec(mode, shape, &["none"]), &definition, FilterPolicies::default(), TestRng(1));
     let (mut producers, mut model) = (Producer::new(7, &definition), Model::new(mode, shape));
     let (leaves, prober) = (forest.leaves(), forest.map().prober(&forest.map().filters[&ROOT]).unwrap());
     let mut counts = Counts { hits: vec![0; model.counts.hits.len()], ..Counts::default() };

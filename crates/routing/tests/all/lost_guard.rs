@@ -2,7 +2,7 @@
 //! producer then retries its submissions, and the tests check the decisions. The retry of a submission must not be
 //! called a duplicate of its own first attempt.
 
-use crate::common::{Dice, definition, digest, observation, spec};
+use crate::common::{TestRng, definition, digest, observation, spec};
 use crate::network::Network;
 use firstseen_filter::Kind;
 use firstseen_routing::{
@@ -26,7 +26,7 @@ fn network_of(kind: Kind, window: &str, min_live: u32) -> Network {
     let definition = definition(&spec(kind, window, CELLS, HASHES), "vertical:6");
     let thresholds = Thresholds { min_live, set_min: 0 };
     let policies = FilterPolicies { thresholds, when_lost: WhenLost::FirstSeen, ..FilterPolicies::default() };
-    Network::new(&definition, policies, &owners, OwnerLimits::default(), Dice(7))
+    Network::new(&definition, policies, &owners, OwnerLimits::default(), TestRng(7))
 }
 
 /// Submits every key in a batch of its own, as a new incarnation of a producer, and returns the decisions. If `source`

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{Dice, definition, digest, fingerprints, observation, spec};
+use crate::common::{TestRng, definition, digest, fingerprints, observation, spec};
 use crate::network::Network;
 use firstseen_filter::{FilterSpec, Kind, Layout};
 use firstseen_routing::rules::{Rule, Rules};
@@ -30,7 +30,7 @@ const FINGERPRINTS: [(&str, u64); 2] = [("horizontal:3", 3), ("horizontal:5", 5)
 
 struct Run {
     network: Network,
-    dice: Dice,
+    rng: TestRng,
     /// The newest two cluster maps. Producers use either of them.
     maps: [ClusterMap; 2],
     asked: Vec<u64>,
@@ -50,33 +50,33 @@ const AGAIN: u64 = 1 << 32;
 
 impl Run {
     fn new(seed: u64, limits: OwnerLimits, slicings: &[(&str, u64)]) -> Self {
-        let mut dice = Dice(seed);
+        let mut rng = TestRng(seed);
         let limits = OwnerLimits { copied_at_once_bytes: 4 << 10, ..limits };
-        let (slicing, slices) = slicings[dice.below(slicings.len() as u64) as usize];
+        let (slicing, slices) = slicings[rng.below(slicings.len() as u64) as usize];
         let owners: Vec<NodeId> = (0..slices).map(|slice| NodeId(1 + slice % 3)).collect();
         let policies = FilterPolicies {
-            answer: if dice.below(2) == 0 { AnswerWhen::Safe } else { AnswerWhen::Early },
-            lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
+            answer: if rng.below(2) == 0 { AnswerWhen::Safe } else { AnswerWhen::Early },
+            lookup: if rng.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
             retry_horizon_ms: HORIZON_MS,
             ..FilterPolicies::default()
         };
-        let kind = [Kind::Timing, Kind::Generations, Kind::Bloom][dice.below(3) as usize];
+        let kind = [Kind::Timing, Kind::Generations, Kind::Bloom][rng.below(3) as usize];
         let window = if kind == Kind::Bloom { "unbounded" } else { "1h" };
         let layout = if slicing == "horizontal:3" { Layout::Blocked { lines: 1 } } else { Layout::Classic };
         let spec = FilterSpec { layout: Some(layout), ..spec(kind, window, 1 << 20, 5) };
         let spec = if slicings == FINGERPRINTS { fingerprints("1h", 100_000) } else { spec };
         let definition = definition(&spec, slicing);
-        let mut network = Network::new(&definition, policies, &owners, limits, Dice(dice.below(u64::MAX)));
-        network.gathers = dice.below(2) == 0;
+        let mut network = Network::new(&definition, policies, &owners, limits, TestRng(rng.below(u64::MAX)));
+        network.gathers = rng.below(2) == 0;
         network.add_node(NodeId(NODES));
-        if dice.below(2) == 0 {
+        if rng.below(2) == 0 {
             network.add_copies((0..slices).map(|slice| (slice as u32, NodeId(1 + (slice + 1) % 3))));
         }
         network.nodes().into_iter().for_each(|node| network.deliver_map(node));
         let maps = [network.map().clone(), network.map().clone()];
         Self {
             network,
-            dice,
+            rng,
             maps,
             asked: Vec::new(),
             asked_ms: Vec::new(),
@@ -102,7 +102,7 @@ impl Run {
     fn submit_again(&mut self) {
         let replies = &self.network.replies;
         let lately = replies.len().saturating_sub(20)..replies.len();
-        let Some(index) = lately.clone().nth(self.dice.below(lately.len().max(1) as u64) as usize) else { return };
+        let Some(index) = lately.clone().nth(self.rng.below(lately.len().max(1) as u64) as usize) else { return };
         let (number, reply_to) = (replies[index].reply_to, AGAIN + self.again.len() as u64);
         let is_young = |asked_ms: MonotonicMs| self.network.now().monotonic_ms.since(asked_ms) < u64::from(HORIZON_MS);
         if number < AGAIN && is_young(self.asked_ms[number as usize - 1]) {
@@ -126,23 +126,21 @@ impl Run {
 
     fn step(&mut self) {
         let before = self.network.map().clone();
-        match self.dice.below(100) {
+        match self.rng.below(100) {
             0..15 => {
-                let map = self.maps[self.dice.below(2) as usize].clone();
+                let map = self.maps[self.rng.below(2) as usize].clone();
                 // Uses new keys, which several producers send at once, and old keys.
                 let newest = self.asked.len() as u64 / ASKED_OF_KEY;
-                let key =
-                    if self.dice.below(2) == 0 { newest + self.dice.below(2) } else { self.dice.below(newest + 1) };
+                let key = if self.rng.below(2) == 0 { newest + self.rng.below(2) } else { self.rng.below(newest + 1) };
                 self.submit(key, &map);
             }
             15..20 => {
-                let (slice, [from, to]) =
-                    (self.dice.below(self.slices), [NODES; 2].map(|nodes| self.dice.below(nodes)));
+                let (slice, [from, to]) = (self.rng.below(self.slices), [NODES; 2].map(|nodes| self.rng.below(nodes)));
                 let way = SliceMove { slice: slice as u32, from: NodeId(1 + from), to: NodeId(1 + to) };
                 self.moved += u64::from(self.network.begin_move(way));
             }
             20..32 => {
-                let node = NodeId(1 + self.dice.below(NODES));
+                let node = NodeId(1 + self.rng.below(NODES));
                 self.network.deliver_map(node);
             }
             32..36 => drop(self.network.agree_on_complete()),

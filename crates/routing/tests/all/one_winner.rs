@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{Dice, definition, digest, fingerprints, observation, spec};
+use crate::common::{TestRng, definition, digest, fingerprints, observation, spec};
 use crate::network::{Fault, Network, random_owners};
 use firstseen_filter::Kind;
 use firstseen_routing::rules::{Rule, Rules};
@@ -18,32 +18,32 @@ const KEYS: u64 = 6;
 const MUTANT_SEEDS: u64 = 200;
 
 /// Returns a filter that is so large that there are no false positives.
-fn roomy(dice: &mut Dice) -> SlicedDefinition {
+fn roomy(rng: &mut TestRng) -> SlicedDefinition {
     let cuts = ["vertical:5", "vertical:16", "horizontal-vertical:2x5", "vertical-horizontal:4x3"];
     let kinds = [(Kind::Bloom, "unbounded"), (Kind::Timing, "1h"), (Kind::Generations, "1h")];
-    let (kind, window) = kinds[dice.below(3) as usize];
-    definition(&spec(kind, window, 1 << 14, 6), cuts[dice.below(4) as usize])
+    let (kind, window) = kinds[rng.below(3) as usize];
+    definition(&spec(kind, window, 1 << 14, 6), cuts[rng.below(4) as usize])
 }
 
-fn policies(dice: &mut Dice) -> FilterPolicies {
+fn policies(rng: &mut TestRng) -> FilterPolicies {
     FilterPolicies {
-        lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
-        answer: if dice.below(2) == 0 { AnswerWhen::Early } else { AnswerWhen::Safe },
+        lookup: if rng.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
+        answer: if rng.below(2) == 0 { AnswerWhen::Early } else { AnswerWhen::Safe },
         when_lost: WhenLost::FirstSeen,
         ..FilterPolicies::default()
     }
 }
 
-fn random_network(dice: &mut Dice, limits: OwnerLimits) -> Network {
-    let definition = roomy(dice);
-    network_of(&definition, dice, limits)
+fn random_network(rng: &mut TestRng, limits: OwnerLimits) -> Network {
+    let definition = roomy(rng);
+    network_of(&definition, rng, limits)
 }
 
-fn network_of(definition: &SlicedDefinition, dice: &mut Dice, limits: OwnerLimits) -> Network {
-    let nodes = 2 + dice.below(4);
-    let owners = random_owners(dice, definition.slicing.slices(), nodes);
-    let policies = policies(dice);
-    Network::new(definition, policies, &owners, limits, Dice(dice.roll()))
+fn network_of(definition: &SlicedDefinition, rng: &mut TestRng, limits: OwnerLimits) -> Network {
+    let nodes = 2 + rng.below(4);
+    let owners = random_owners(rng, definition.slicing.slices(), nodes);
+    let policies = policies(rng);
+    Network::new(definition, policies, &owners, limits, TestRng(rng.roll()))
 }
 
 fn question(producer: u64, sequence: u64, deadline_ms: MonotonicMs) -> Submission {
@@ -58,22 +58,22 @@ fn question(producer: u64, sequence: u64, deadline_ms: MonotonicMs) -> Submissio
 /// Lets every producer submit every key once, each in a different order. Returns how many submissions got first-seen,
 /// by key.
 fn winners(seed: u64, limits: OwnerLimits, fault: Fault, gathers: bool) -> BTreeMap<u64, usize> {
-    let mut dice = Dice(seed);
-    let mut network = random_network(&mut dice, limits);
+    let mut rng = TestRng(seed);
+    let mut network = random_network(&mut rng, limits);
     network.gathers = gathers;
     network.fault = fault;
-    winners_in(network, seed, dice)
+    winners_in(network, seed, rng)
 }
 
-fn winners_in(mut network: Network, seed: u64, mut dice: Dice) -> BTreeMap<u64, usize> {
+fn winners_in(mut network: Network, seed: u64, mut rng: TestRng) -> BTreeMap<u64, usize> {
     let mut submissions: Vec<(u64, u64)> =
         (0..PRODUCERS).flat_map(|producer| (0..KEYS).map(move |key| (producer, key))).collect();
     for last in (1..submissions.len()).rev() {
-        submissions.swap(last, dice.below(last as u64 + 1) as usize);
+        submissions.swap(last, rng.below(last as u64 + 1) as usize);
     }
     for (producer, key) in submissions {
         network.submit(&[digest(seed * 1000 + key)], question(producer, key, MonotonicMs::END));
-        (0..dice.below(6)).for_each(|_| _ = network.deliver());
+        (0..rng.below(6)).for_each(|_| _ = network.deliver());
     }
     network.settle();
     assert_eq!(network.replies.len() as u64, PRODUCERS * KEYS, "seed {seed}: every submission is answered once");
@@ -105,11 +105,11 @@ fn one_producer_gets_first_seen() {
 #[test]
 fn one_producer_gets_first_seen_of_a_fingerprint() {
     for seed in 0..100 {
-        let mut dice = Dice(seed);
-        let slicing = ["none", "horizontal:5"][dice.below(2) as usize];
+        let mut rng = TestRng(seed);
+        let slicing = ["none", "horizontal:5"][rng.below(2) as usize];
         let definition = definition(&fingerprints("1h", 1000), slicing);
-        let network = network_of(&definition, &mut dice, OwnerLimits::default());
-        let winners = winners_in(network, seed, dice);
+        let network = network_of(&definition, &mut rng, OwnerLimits::default());
+        let winners = winners_in(network, seed, rng);
         assert!(winners.values().all(|winners| *winners == 1), "seed {seed}: {winners:?}");
     }
 }
@@ -149,10 +149,10 @@ fn not_one_winner(lookup: Lookup, limits: OwnerLimits) -> usize {
     const EVENTS: u64 = 10_000;
     const BATCH_EVENTS: u64 = 625;
     let definition = definition(&spec(Kind::Timing, "24h", 1 << 20, 6), "vertical:6");
-    let mut dice = Dice(64);
-    let owners = random_owners(&mut dice, 6, 3);
+    let mut rng = TestRng(64);
+    let owners = random_owners(&mut rng, 6, 3);
     let policies = FilterPolicies { lookup, ..FilterPolicies::default() };
-    let mut network = Network::new(&definition, policies, &owners, limits, Dice(dice.roll()));
+    let mut network = Network::new(&definition, policies, &owners, limits, TestRng(rng.roll()));
     let digests: Vec<_> = (0..EVENTS).map(digest).collect();
     let mut submitted: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for round in 0..EVENTS / BATCH_EVENTS {
@@ -167,7 +167,7 @@ fn not_one_winner(lookup: Lookup, limits: OwnerLimits) -> usize {
                 let batch: Vec<_> = events.iter().map(|event| digests[*event as usize]).collect();
                 submitted.insert(question.reply_to, events);
                 network.submit(&batch, question);
-                (0..dice.below(4)).for_each(|_| _ = network.deliver());
+                (0..rng.below(4)).for_each(|_| _ = network.deliver());
             }
         }
     }
@@ -229,31 +229,31 @@ impl Attempt {
 /// Runs submissions that producers retry, because half of the replies are lost. If `restarts` is set, some nodes also
 /// restart during the run, and each key is submitted by one producer only. Returns the attempts with their decisions.
 fn retried(seed: u64, restarts: bool) -> Vec<Attempt> {
-    let mut dice = Dice(seed);
-    let mut network = random_network(&mut dice, OwnerLimits::default());
+    let mut rng = TestRng(seed);
+    let mut network = random_network(&mut rng, OwnerLimits::default());
     let mut attempts: Vec<Attempt> = (0..PRODUCERS * KEYS)
         .map(|index| Attempt {
             producer: index / KEYS,
             sequence: index % KEYS,
             key: if restarts { index } else { index % KEYS },
-            is_named: dice.below(2) == 0,
+            is_named: rng.below(2) == 0,
             decisions: Vec::new(),
         })
         .collect();
     for round in 0..60 {
         for attempt in &attempts {
-            if !attempt.is_definite() && dice.below(2) == 0 {
+            if !attempt.is_definite() && rng.below(2) == 0 {
                 attempt.submit(&mut network, seed, round);
             }
-            (0..dice.below(4)).for_each(|_| _ = network.deliver());
+            (0..rng.below(4)).for_each(|_| _ = network.deliver());
         }
-        if restarts && round < 40 && dice.below(4) == 0 {
+        if restarts && round < 40 && rng.below(4) == 0 {
             let nodes = network.nodes();
-            network.restart(nodes[dice.below(nodes.len() as u64) as usize]);
+            network.restart(nodes[rng.below(nodes.len() as u64) as usize]);
         }
-        network.wait(dice.below(8));
+        network.wait(rng.below(8));
         for reply in std::mem::take(&mut network.replies) {
-            let is_lost = round < 50 && dice.below(2) == 0;
+            let is_lost = round < 50 && rng.below(2) == 0;
             if let (false, [decision]) = (is_lost, reply.answers.decisions()) {
                 let index = (reply.reply_to >> 32) * KEYS + (reply.reply_to & 0xFFFF_FFFF);
                 attempts[index as usize].decisions.push(*decision);

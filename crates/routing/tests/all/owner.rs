@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::common::{
-    self, Dice, Stream, clock, count, definition, filter_record, fingerprints, growing, node_record, slice_owner, spec,
-    stream,
+    self, Stream, TestRng, clock, count, definition, filter_record, fingerprints, growing, node_record, slice_owner,
+    spec, stream,
 };
 use firstseen_filter::{Digest, FilterSpec, Kind, Limit, Probes, UnitNumber, WindowClock};
 use firstseen_mesh::plain_submission;
@@ -17,9 +17,9 @@ use firstseen_routing::{
 const FILTER: FilterId = FilterId(3);
 
 /// Returns a map that distributes the slices of a filter over `nodes` nodes at random.
-fn map(definition: &SlicedDefinition, nodes: u64, dice: &mut Dice) -> ClusterMap {
+fn map(definition: &SlicedDefinition, nodes: u64, rng: &mut TestRng) -> ClusterMap {
     let policies = FilterPolicies { when_lost: WhenLost::FirstSeen, ..FilterPolicies::default() };
-    let owners = (0..definition.slicing.slices()).map(|_| slice_owner(NodeId(1 + dice.below(nodes))));
+    let owners = (0..definition.slicing.slices()).map(|_| slice_owner(NodeId(1 + rng.below(nodes))));
     let record = filter_record(definition, policies, owners.collect());
     ClusterMap {
         nodes: (1..=nodes).map(|id| (NodeId(id), node_record(NodeId(id)))).collect(),
@@ -40,8 +40,8 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn build(definition: &SlicedDefinition, dice: &mut Dice) -> Self {
-        let map = map(definition, 3, dice);
+    fn build(definition: &SlicedDefinition, rng: &mut TestRng) -> Self {
+        let map = map(definition, 3, rng);
         let owner = |group: u32| {
             let node = map.filters[&FILTER].owners[group as usize].node;
             GroupOwner::build(FILTER, &map, group, node, OwnerLimits::default()).unwrap()
@@ -119,15 +119,15 @@ fn is_definite(reply: &GroupReply) -> bool {
 }
 
 /// Sends a stream through the owners and the engine, with lookups and retries in between.
-fn check_like_engine(definition: &SlicedDefinition, stream: &Stream, dice: &mut Dice) {
-    let mut cluster = Cluster::build(definition, dice);
+fn check_like_engine(definition: &SlicedDefinition, stream: &Stream, rng: &mut TestRng) {
+    let mut cluster = Cluster::build(definition, rng);
     let mut engine = SlicedFilter::build(definition).unwrap();
     let events: Vec<(Digest, u64)> = stream.digests.iter().copied().zip(stream.times_ms.iter().copied()).collect();
     let mut answered: Vec<(u32, Submission, Vec<Decision>)> = Vec::new();
     let mut start = 0;
     while start < events.len() {
-        let end = (start + 1 + dice.below(300) as usize).min(events.len());
-        let operation = if dice.below(6) == 0 { Operation::Lookup } else { Operation::Observe };
+        let end = (start + 1 + rng.below(300) as usize).min(events.len());
+        let operation = if rng.below(6) == 0 { Operation::Lookup } else { Operation::Observe };
         let (digests, times_ms) = (&stream.digests[start..end], &stream.times_ms[start..end]);
         let mut answers = vec![Answer::Undecided; end - start];
         match operation {
@@ -147,7 +147,7 @@ fn check_like_engine(definition: &SlicedDefinition, stream: &Stream, dice: &mut 
         }
         assert_eq!(decisions, expected, "{:?} {}: {start}..{end}", definition.group.window, definition.slicing);
         if let Some((group, submission, decisions)) =
-            answered.get(dice.below(answered.len().max(1) as u64) as usize).cloned()
+            answered.get(rng.below(answered.len().max(1) as u64) as usize).cloned()
         {
             let again = cluster.submit(group, Submission { reply_to: 9, ..submission });
             assert_eq!((again.reply_to, again.answers.decisions()), (9, &decisions[..]), "a retry gets the same reply");
@@ -162,7 +162,7 @@ fn owners_answer_as_the_engine_in_one_place() {
         capacity_events: Some(1000),
         ..FilterSpec::new(kind, window.parse().unwrap())
     };
-    let mut dice = Dice(31);
+    let mut rng = TestRng(31);
     for spec in [
         spec(Kind::Bloom, "unbounded", 5000, 4),
         spec(Kind::Bloom, "landmark:2s", 3000, 3),
@@ -187,8 +187,8 @@ fn owners_answer_as_the_engine_in_one_place() {
         for slicing in ["none", "horizontal:2", "horizontal:7"] {
             // A filter that counts events cannot be divided.
             let Ok(definition) = SlicedDefinition::new(&spec, slicing.parse().unwrap()) else { continue };
-            let stream = stream(&mut dice, 4000, 900, 5, 3000);
-            check_like_engine(&definition, &stream, &mut dice);
+            let stream = stream(&mut rng, 4000, 900, 5, 3000);
+            check_like_engine(&definition, &stream, &mut rng);
         }
     }
 }
@@ -196,7 +196,7 @@ fn owners_answer_as_the_engine_in_one_place() {
 /// Creates the owner of an undivided filter of timers, for events with idempotency keys.
 fn alone() -> (Cluster, SlicedDefinition) {
     let definition = definition(&spec(Kind::Timing, "1h", 20_000, 4), "none");
-    (Cluster::build(&definition, &mut Dice(1)), definition)
+    (Cluster::build(&definition, &mut TestRng(1)), definition)
 }
 
 /// Returns a batch of events at one time.
@@ -319,16 +319,16 @@ fn an_owner_follows_the_map() {
 #[test]
 fn the_engine_finds_both_answers_in_the_streams() {
     let mut engine = common::filter(&spec(Kind::Timing, "2s", 5000, 4), "horizontal:7");
-    let answers = common::observe(&mut engine, &stream(&mut Dice(31), 4000, 900, 5, 3000), 100);
+    let answers = common::observe(&mut engine, &stream(&mut TestRng(31), 4000, 900, 5, 3000), 100);
     let (first, again, late) = (Answer::FirstSeen, Answer::Duplicate, Answer::Late);
     assert!([first, again, late].into_iter().all(|answer| count(&answers, answer) > 50));
 }
 
 #[test]
 fn events_that_are_not_decided_do_not_let_a_window_of_events_pass() {
-    let dice = &mut Dice(3);
+    let rng = &mut TestRng(3);
     let definition = definition(&spec(Kind::Timing, "300events", 1 << 14, 5), "none");
-    let mut cluster = Cluster::build(&definition, dice);
+    let mut cluster = Cluster::build(&definition, rng);
     let mut map = cluster.map.clone();
     let node = map.filters[&FILTER].owners[0].node;
     map.filters.get_mut(&FILTER).unwrap().policies.when_lost = WhenLost::Undecided;

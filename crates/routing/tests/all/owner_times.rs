@@ -212,7 +212,7 @@ fn a_producer_from_the_future_ends_no_window_of_others() {
 #[test]
 fn without_the_rule_one_event_ends_the_window() {
     for slicing in SLICINGS {
-        let mut owner = Times1h::new(slicing, Rules::without(Rule::BearsOutTimes));
+        let mut owner = Times1h::new(slicing, Rules::without(Rule::ConfirmsFutureTimes));
         owner.keys(NOW);
         assert_eq!(owner.ask(2, Operation::Observe, &[(900, NOW + 13 * 24 * HOUR)]), [Decision::FirstSeen]);
         assert_ne!(owner.keys(NOW), DUPLICATES, "{slicing}");

@@ -8,10 +8,10 @@ use crate::common::{definition, digest, spec as filter};
 use crate::network::tree::{ROOT, spec};
 use firstseen_filter::{Kind, Probes, UnitNumber};
 use firstseen_mesh::{plain_submission, tree_map};
-use firstseen_routing::Climbed;
+use firstseen_routing::LevelReply;
 use firstseen_routing::{
-    Climb, Command, Decision, EarlyDuplicates, FilterId, FilterPolicies, GroupOwner, GroupReply, Moment, MonotonicMs,
-    Operation, OwnerLimits, Prober, Seen, Submission, Times, TreeMode,
+    Command, Decision, EarlyDuplicates, FilterId, FilterPolicies, GroupOwner, GroupReply, LevelQuery, Moment,
+    MonotonicMs, Operation, OwnerLimits, Prober, Seen, Submission, Times, TreeMode,
 };
 
 /// Maximum number of queries that a group has in flight, and of events in one query.
@@ -24,7 +24,7 @@ struct Leaf {
     owner: GroupOwner,
     prober: Prober,
     now_us: u64,
-    under_way: VecDeque<(u64, Climb)>,
+    in_progress: VecDeque<(u64, LevelQuery)>,
     climbs: u64,
     events: u64,
     found: Vec<EarlyDuplicates>,
@@ -42,7 +42,7 @@ impl Leaf {
             owner: GroupOwner::build(leaf, &map, 0, node, OwnerLimits::default()).unwrap(),
             prober: map.prober(&map.filters[&leaf]).unwrap(),
             now_us: 0,
-            under_way: VecDeque::new(),
+            in_progress: VecDeque::new(),
             climbs: 0,
             events: 0,
             found: Vec::new(),
@@ -55,36 +55,36 @@ impl Leaf {
         Moment { monotonic_ms: MonotonicMs(monotonic_ms), wall_ms: 1_790_000_000_000 + monotonic_ms }
     }
 
-    fn carry_out(&mut self, commands: Vec<Command>) {
+    fn execute(&mut self, commands: Vec<Command>) {
         for command in commands {
             match command {
-                Command::Climb(climb) => {
+                Command::LevelQuery(climb) => {
                     self.climbs += 1;
                     self.events += climb.probes.len() as u64;
-                    self.under_way.push_back((self.now_us + ROUND_TRIP_US, climb));
+                    self.in_progress.push_back((self.now_us + ROUND_TRIP_US, climb));
                 }
                 Command::EarlyDuplicates(early) => self.found.push(early),
                 Command::Reply(reply) => self.replies.push(reply),
                 other => panic!("{other:?}"),
             }
         }
-        let is_full = |(_, climb): &&(u64, Climb)| climb.probes.len() as u64 == CLIMB_EVENTS_MAX;
-        let under_way = self.under_way.len() - self.under_way.iter().filter(is_full).count();
-        assert!(under_way as u64 <= PIPELINE_DEPTH, "{under_way} climbs under way that are not full");
+        let is_full = |(_, climb): &&(u64, LevelQuery)| climb.probes.len() as u64 == CLIMB_EVENTS_MAX;
+        let in_progress = self.in_progress.len() - self.in_progress.iter().filter(is_full).count();
+        assert!(in_progress as u64 <= PIPELINE_DEPTH, "{in_progress} climbs under way that are not full");
     }
 
     /// Advances the time and delivers the parent's replies that are due by then.
     fn pass(&mut self, until_us: u64) {
-        while let Some((at_us, climb)) = self.under_way.pop_front_if(|(at_us, _)| *at_us <= until_us) {
+        while let Some((at_us, climb)) = self.in_progress.pop_front_if(|(at_us, _)| *at_us <= until_us) {
             self.now_us = at_us;
             let events = climb.probes.len();
             let seen = climb.times.ticks.iter().map(|tick| Seen { unit: Some(tick.unit), level: 0 }).collect();
             let decisions = vec![Decision::FirstSeen; events];
-            let climbed = Climbed { number: climb.number, decisions, seen, degraded: false };
+            let climbed = LevelReply { number: climb.number, decisions, seen, degraded: false };
             let (now, mut commands) = (self.now(), Vec::new());
             self.owner.climbed(&climbed, now);
             self.owner.take_commands(&mut commands);
-            self.carry_out(commands);
+            self.execute(commands);
         }
         self.now_us = until_us;
     }
@@ -100,7 +100,7 @@ impl Leaf {
         let (now, mut commands) = (self.now(), Vec::new());
         self.owner.submit(submission, now);
         self.owner.take_commands(&mut commands);
-        self.carry_out(commands);
+        self.execute(commands);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Slices that share events and lie on different nodes decide as the embedded engine does, if one event is in flight at
 //! a time.
 
-use crate::common::{Dice, Producer, Stream, count, definition, digest, growing, observation, spec, stream};
+use crate::common::{Producer, Stream, TestRng, count, definition, digest, growing, observation, spec, stream};
 use crate::network::{Fault, Network, random_owners};
 use firstseen_filter::{FilterSpec, Kind, Limit, Refresh};
 use firstseen_routing::{
@@ -11,10 +11,10 @@ use firstseen_routing::{
 const CUTS: [&str; 5] =
     ["vertical:1", "vertical:3", "vertical:8", "horizontal-vertical:3x4", "vertical-horizontal:3x2"];
 
-fn policies(dice: &mut Dice) -> FilterPolicies {
+fn policies(rng: &mut TestRng) -> FilterPolicies {
     FilterPolicies {
-        lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
-        answer: if dice.below(2) == 0 { AnswerWhen::Early } else { AnswerWhen::Safe },
+        lookup: if rng.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
+        answer: if rng.below(2) == 0 { AnswerWhen::Early } else { AnswerWhen::Safe },
         ..FilterPolicies::default()
     }
 }
@@ -22,15 +22,15 @@ fn policies(dice: &mut Dice) -> FilterPolicies {
 /// Sends events one by one to a cluster and to the embedded engine. One event in eight is only looked up.
 fn decides_as_embedded(spec: &FilterSpec, slicing: &str, nodes: u64, stream: &Stream) -> Vec<Answer> {
     let definition = definition(spec, slicing);
-    let mut dice = Dice(nodes * 31 + definition.slicing.slices() as u64);
-    let owners = random_owners(&mut dice, definition.slicing.slices(), nodes);
-    let policies = policies(&mut dice);
+    let mut rng = TestRng(nodes * 31 + definition.slicing.slices() as u64);
+    let owners = random_owners(&mut rng, definition.slicing.slices(), nodes);
+    let policies = policies(&mut rng);
     let mut embedded = SlicedFilter::build(&definition).unwrap();
-    let mut network = Network::new(&definition, policies, &owners, OwnerLimits::default(), Dice(dice.roll()));
+    let mut network = Network::new(&definition, policies, &owners, OwnerLimits::default(), TestRng(rng.roll()));
     let mut producer = Producer::new(1, &definition);
     let mut answers = Vec::new();
     for (event, (digest, time_ms)) in stream.digests.iter().zip(&stream.times_ms).enumerate() {
-        let records = dice.below(8) > 0;
+        let records = rng.below(8) > 0;
         let mut answer = [Answer::Undecided];
         if records {
             embedded.observe_batch(&[*digest], &[*time_ms], &mut answer);
@@ -59,17 +59,17 @@ fn decides_as_embedded_wherever(spec: &FilterSpec, stream: &Stream, occurring: &
 
 #[test]
 fn bits_decide_as_embedded() {
-    let endless = stream(&mut Dice(1), 1500, 700, 5, 100);
+    let endless = stream(&mut TestRng(1), 1500, 700, 5, 100);
     let occurring = [Answer::FirstSeen, Answer::Duplicate];
     decides_as_embedded_wherever(&spec(Kind::Bloom, "unbounded", 2001, 4), &endless, &occurring);
-    let landmarks = stream(&mut Dice(2), 2000, 300, 5, 2000);
+    let landmarks = stream(&mut TestRng(2), 2000, 300, 5, 2000);
     let occurring = [Answer::FirstSeen, Answer::Duplicate, Answer::Late];
     decides_as_embedded_wherever(&spec(Kind::Bloom, "landmark:1500ms", 1000, 4), &landmarks, &occurring);
 }
 
 #[test]
 fn timers_decide_as_embedded() {
-    let stream = stream(&mut Dice(3), 2500, 600, 5, 3000);
+    let stream = stream(&mut TestRng(3), 2500, 600, 5, 3000);
     let occurring = [Answer::FirstSeen, Answer::Duplicate, Answer::Late];
     for cell_bits in [8, 16] {
         let spec = FilterSpec { cell_bits: Some(cell_bits), ..spec(Kind::Timing, "2s", 1500, 4) };
@@ -80,7 +80,7 @@ fn timers_decide_as_embedded() {
 
 #[test]
 fn words_decide_as_embedded() {
-    let stream = stream(&mut Dice(4), 2500, 600, 5, 3000);
+    let stream = stream(&mut TestRng(4), 2500, 600, 5, 3000);
     let occurring = [Answer::FirstSeen, Answer::Duplicate, Answer::Late];
     for cell_bits in [8, 16] {
         let spec = FilterSpec {
@@ -95,7 +95,7 @@ fn words_decide_as_embedded() {
 
 #[test]
 fn one_node_refuses_where_the_embedded_engine_is_full() {
-    let stream = stream(&mut Dice(5), 3000, 4000, 5, 300);
+    let stream = stream(&mut TestRng(5), 3000, 4000, 5, 300);
     for spec in [
         growing(Kind::Timing, "2s", 200, Limit::Cardinality, 1),
         growing(Kind::Bloom, "landmark:2s", 200, Limit::Cardinality, 1),
@@ -115,10 +115,10 @@ fn generations_open_when_agreed_and_forget_nothing() {
         let kind = if limit == Limit::Density { Kind::Bloom } else { Kind::Timing };
         let spec = growing(kind, if kind == Kind::Bloom { "unbounded" } else { "1h" }, 1000, limit, 4);
         let definition = definition(&spec, "vertical:10");
-        let mut dice = Dice(seed);
-        let owners = random_owners(&mut dice, 10, nodes);
+        let mut rng = TestRng(seed);
+        let owners = random_owners(&mut rng, 10, nodes);
         let limits = OwnerLimits::default();
-        let mut network = Network::new(&definition, FilterPolicies::default(), &owners, limits, Dice(dice.roll()));
+        let mut network = Network::new(&definition, FilterPolicies::default(), &owners, limits, TestRng(rng.roll()));
         let mut producer = Producer::new(1, &definition);
         let (mut recorded, mut full, mut duplicates, mut opened) = (Vec::new(), 0, 0, 0);
         for key in 0..6000 {
@@ -146,9 +146,9 @@ fn generations_open_when_agreed_and_forget_nothing() {
 /// window ends.
 fn forgotten(fault: Fault, seed: u64) -> (usize, usize) {
     let definition = definition(&spec(Kind::Timing, "1s", 64, 4), "vertical:4");
-    let owners = random_owners(&mut Dice(seed), 4, 4);
+    let owners = random_owners(&mut TestRng(seed), 4, 4);
     let limits = OwnerLimits::default();
-    let mut network = Network::new(&definition, FilterPolicies::default(), &owners, limits, Dice(seed));
+    let mut network = Network::new(&definition, FilterPolicies::default(), &owners, limits, TestRng(seed));
     network.fault = fault;
     let mut producer = Producer::new(1, &definition);
     let base = seed * 10_000;
@@ -174,9 +174,9 @@ fn sets_reach_also_the_cells_that_the_test_has_passed() {
 #[test]
 fn a_batch_is_answered_once_and_in_order() {
     let definition = definition(&spec(Kind::Bloom, "unbounded", 100_000, 4), "vertical:8");
-    let owners = random_owners(&mut Dice(1), 8, 3);
+    let owners = random_owners(&mut TestRng(1), 8, 3);
     let limits = OwnerLimits::default();
-    let mut network = Network::new(&definition, FilterPolicies::default(), &owners, limits, Dice(2));
+    let mut network = Network::new(&definition, FilterPolicies::default(), &owners, limits, TestRng(2));
     let head = network.head_of(digest(0));
     let keys: Vec<u64> = (0..2000).filter(|key| network.head_of(digest(*key)) == head).collect();
     // Every key occurs twice. The second occurrence follows closely or much later.
@@ -211,10 +211,10 @@ fn a_share_of_what_a_node_may_have_in_flight_is_such_a_limit() {
 
 fn refuses_more_than_three(limits: OwnerLimits, shares: Option<Shares>) {
     let definition = definition(&spec(Kind::Bloom, "unbounded", 100_000, 4), "vertical:8");
-    let owners = random_owners(&mut Dice(1), 8, 4);
+    let owners = random_owners(&mut TestRng(1), 8, 4);
     let policies = FilterPolicies { answer: AnswerWhen::Safe, ..FilterPolicies::default() };
     let limits = OwnerLimits { joiners_max: 1, ..limits };
-    let mut network = Network::new(&definition, policies, &owners, limits, Dice(2));
+    let mut network = Network::new(&definition, policies, &owners, limits, TestRng(2));
     if let Some(shares) = shares {
         network.mesh.owners_mut().values_mut().for_each(|owner| owner.set_shares(shares, Moment::default()));
     }

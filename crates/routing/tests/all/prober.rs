@@ -1,6 +1,6 @@
 //! Probes contain the slices and positions of the slice plan, in the same order.
 
-use crate::common::{Dice, definition, digest, spec};
+use crate::common::{TestRng, definition, digest, spec};
 use firstseen_filter::{FilterSpec, Kind, Layout, ProbeShape, Probes, positions_of};
 use firstseen_routing::{GroupPlan, Prober, Route, SlicePlan, SlicedDefinition, Step};
 use proptest::prelude::*;
@@ -39,7 +39,7 @@ fn check_divided(definition: &SlicedDefinition, keys: impl Iterator<Item = u64>)
 
 #[test]
 fn divided_probes_are_the_routes_of_the_plan() {
-    let mut dice = Dice(21);
+    let mut rng = TestRng(21);
     for slicing in [
         "vertical:1",
         "vertical:8",
@@ -51,21 +51,21 @@ fn divided_probes_are_the_routes_of_the_plan() {
     ] {
         for (kind, cells, hashes) in [(Kind::Bloom, 10_007, 4), (Kind::Timing, 100, 7), (Kind::Generations, 999, 16)] {
             let window = if kind == Kind::Bloom { "unbounded" } else { "2s" };
-            check_divided(&definition(&spec(kind, window, cells, hashes), slicing), (0..300).map(|_| dice.roll()));
+            check_divided(&definition(&spec(kind, window, cells, hashes), slicing), (0..300).map(|_| rng.roll()));
         }
     }
 }
 
 #[test]
 fn positions_at_the_edges_of_slices_are_placed_as_division_places_them() {
-    let mut dice = Dice(22);
+    let mut rng = TestRng(22);
     for (slicing, cells) in [("vertical:1", 2), ("vertical:7", 10_007), ("vertical:30", 1 << 20), ("vertical:3", 999)] {
         let definition = definition(&spec(Kind::Bloom, "unbounded", cells, 4), slicing);
         let plan = GroupPlan::new(&definition).unwrap().expect("cells are divided");
         let (slice_cells, all) = (plan.slice_cells(), plan.group_cells());
         let edges = (0..=u64::from(plan.slices_per_group())).map(|slice| slice * slice_cells);
         let around = edges.flat_map(|edge| [edge.saturating_sub(1), edge, edge + 1]);
-        for position in around.chain((0..1000).map(|_| dice.below(all))) {
+        for position in around.chain((0..1000).map(|_| rng.below(all))) {
             let placed = plan.place(position);
             assert_eq!((u64::from(placed.0), placed.1), (position / slice_cells, position % slice_cells), "{position}");
         }

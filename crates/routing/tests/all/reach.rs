@@ -1,7 +1,7 @@
 //! Tests an unreachable node. Events that need the node are undecided at once with that reason, and other events are
 //! not affected.
 
-use crate::common::{Dice, definition, digest, observation, spec};
+use crate::common::{TestRng, definition, digest, observation, spec};
 use crate::network::Network;
 use firstseen_filter::{Digest, Kind};
 use firstseen_routing::{AnswerWhen, Decision, FilterPolicies, NodeId, OwnerLimits, Reason, SlicedDefinition};
@@ -19,7 +19,7 @@ fn small_events() -> SlicedDefinition {
 fn network(answer: AnswerWhen, inflight_events_max: usize) -> Network {
     let policies = FilterPolicies { answer, ..FilterPolicies::default() };
     let limits = OwnerLimits { inflight_events_max, ..OwnerLimits::default() };
-    Network::new(&small_events(), policies, &[A, B, C], limits, Dice(1))
+    Network::new(&small_events(), policies, &[A, B, C], limits, TestRng(1))
 }
 
 /// Returns the nodes that an event of this filter needs.
@@ -108,8 +108,8 @@ fn events_being_set_there_stay_in_flight_and_take_no_room() {
     let set = early.iter().filter(|decision| **decision == Decision::FirstSeen).count();
     assert!(set > INFLIGHT_EVENTS_MAX / 2, "{early:?}");
     network.reach_changed(&[C]);
-    let given_up = decisions(&mut network);
-    assert_eq!((given_up.len(), given_up.iter().all(|decision| *decision == DOWN)), (stuck.len() - set, true));
+    let abandoned = decisions(&mut network);
+    assert_eq!((abandoned.len(), abandoned.iter().all(|decision| *decision == DOWN)), (stuck.len() - set, true));
     assert_eq!(network.inflight(), set as u64, "their cells are not all set");
     // The same number of other events still finds room.
     let others: Vec<Digest> = events_of_a(&network, false).take(INFLIGHT_EVENTS_MAX).collect();

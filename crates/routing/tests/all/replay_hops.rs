@@ -2,7 +2,7 @@
 //! those of the simple model in `replay.rs`. The averages over a stream must also agree with the formulas of Koloniari
 //! et al. 2011, section 3.1.
 
-use crate::common::{Dice, Producer, definition, digest, fingerprints, spec, stream};
+use crate::common::{Producer, TestRng, definition, digest, fingerprints, spec, stream};
 use crate::network::{Network, random_owners};
 use crate::replay::{Visits, replay};
 use firstseen_filter::rates::slicing;
@@ -13,11 +13,11 @@ use firstseen_routing::{
 
 /// Sends a stream through nodes, and through the model with separate slices.
 fn follows_the_replay(definition: &SlicedDefinition, nodes: u64, lookup: Lookup, seed: u64) {
-    let mut dice = Dice(seed);
-    let stream = stream(&mut dice, 1200, 500, 5, 0);
-    let owners = random_owners(&mut dice, definition.slicing.slices(), nodes);
+    let mut rng = TestRng(seed);
+    let stream = stream(&mut rng, 1200, 500, 5, 0);
+    let owners = random_owners(&mut rng, definition.slicing.slices(), nodes);
     let policies = FilterPolicies { lookup, ..FilterPolicies::default() };
-    let mut network = Network::new(definition, policies, &owners, OwnerLimits::default(), Dice(dice.roll()));
+    let mut network = Network::new(definition, policies, &owners, OwnerLimits::default(), TestRng(rng.roll()));
     let mut producer = Producer::new(1, definition);
 
     let slice = definition.slice().unwrap();
@@ -26,7 +26,7 @@ fn follows_the_replay(definition: &SlicedDefinition, nodes: u64, lookup: Lookup,
     let mut clock = WindowClock::new(slice.unit.clone(), slice.rule, slice.future_max_ms);
     let (mut route, mut sum, mut sets) = (Route::default(), Visits::default(), 0);
     for (event, (digest, time_ms)) in stream.digests.iter().zip(&stream.times_ms).enumerate() {
-        let records = dice.below(8) > 0;
+        let records = rng.below(8) > 0;
         let decision = producer.ask_alone(&mut network, *digest, *time_ms, records);
         let Placed::At(stamp) = clock.place(Some(*time_ms)) else {
             assert!(matches!(decision, Decision::Undecided(_)));
@@ -95,12 +95,12 @@ fn mean_visits(hashes: u32, distinct: u64, cells: u64, duplicates: u64) -> f64 {
     let definition = definition(&spec(Kind::Bloom, "unbounded", cells, hashes), "vertical:40");
     let owners: Vec<NodeId> = (0..u64::from(SLICES)).map(NodeId).collect();
     let limits = OwnerLimits::default();
-    let mut network = Network::new(&definition, FilterPolicies::default(), &owners, limits, Dice(1));
+    let mut network = Network::new(&definition, FilterPolicies::default(), &owners, limits, TestRng(1));
     let mut producer = Producer::new(1, &definition);
-    let (mut dice, mut keys, mut events) = (Dice(3), 0, 0u64);
+    let (mut rng, mut keys, mut events) = (TestRng(3), 0, 0u64);
     while keys < distinct {
-        let key = if keys > 0 && dice.below(10) < duplicates {
-            dice.below(keys)
+        let key = if keys > 0 && rng.below(10) < duplicates {
+            rng.below(keys)
         } else {
             keys += 1;
             keys - 1

@@ -2,8 +2,8 @@
 //! submissions. The returning copy receives these replies, so that a retry that reaches it gets the same verdict as the
 //! first attempt. This must work even if the event itself has expired meanwhile.
 
-use crate::common::{Dice, definition, digest, node_record, observation, spec};
-use crate::network::{FILTER, Network, seat};
+use crate::common::{TestRng, definition, digest, node_record, observation, spec};
+use crate::network::{FILTER, Network, instance};
 use firstseen_filter::Kind;
 use firstseen_mesh::filter_map;
 use firstseen_routing::{
@@ -21,7 +21,7 @@ fn two_copies() -> Network {
     let policies = FilterPolicies { clock: ClockSource::Wall, ..FilterPolicies::default() };
     let mut map = filter_map(FILTER, &definition, policies, &[STAYS]);
     map.nodes.insert(RETURNS, node_record(RETURNS));
-    let mut network = Network::of(map, OwnerLimits::default(), Dice(1));
+    let mut network = Network::of(map, OwnerLimits::default(), TestRng(1));
     network.add_copies([(0, RETURNS)]);
     deliver_maps(&mut network);
     network
@@ -98,7 +98,7 @@ fn replies_that_come_in_while_a_map_changes_are_asked_for_again() {
     network.deliver_map(STAYS);
     network.wait(1_000);
     while network.deliver_on((RETURNS, STAYS)) {}
-    network.begin_anew(RETURNS);
+    network.mark_restarted(RETURNS);
     deliver_maps(&mut network);
     wait_until_complete(&mut network);
     network.wait(11_000);
@@ -126,7 +126,7 @@ fn wait_until_copy_is_complete(network: &mut Network) -> u64 {
         }
         // The time of a filter advances with its events, even with events that stay undecided.
         network.wait(1_000);
-        network.submit_at(seat(0, RETURNS), &[digest(9)], observation(1_000 + waited_s));
+        network.submit_at(instance(0, RETURNS), &[digest(9)], observation(1_000 + waited_s));
         network.settle();
         network.agree_on_complete();
         network.deliver_map(RETURNS);

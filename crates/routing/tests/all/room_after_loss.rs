@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::common::{Dice, Producer, definition, digest, growing};
+use crate::common::{Producer, TestRng, definition, digest, growing};
 use crate::network::Network;
 use firstseen_filter::{Kind, Limit};
 use firstseen_routing::{Decision, FilterPolicies, NodeId, OwnerLimits, Reason};
@@ -17,7 +17,7 @@ const TIME_MS: u64 = 1_000_000;
 fn network(kind: Kind, window: &str, limit: Limit) -> (Network, Producer) {
     let definition = definition(&growing(kind, window, CAPACITY, limit, 1), "vertical:6");
     let (owners, limits) = ([1, 2, 3, 1, 2, 3].map(NodeId), OwnerLimits::default());
-    let network = Network::new(&definition, FilterPolicies::default(), &owners, limits, Dice(7));
+    let network = Network::new(&definition, FilterPolicies::default(), &owners, limits, TestRng(7));
     (network, Producer::new(1, &definition))
 }
 

@@ -1,6 +1,6 @@
 //! A saved filter continues unchanged after it is restored. Bytes that were never saved do no harm.
 
-use crate::common::{Dice, Stream, definition, fingerprints, growing, observe, spec, stream};
+use crate::common::{Stream, TestRng, definition, fingerprints, growing, observe, spec, stream};
 use firstseen_filter::snapshot::{UnverifiedSnapshot, write};
 use firstseen_filter::{FilterSlice, FilterSpec, GrowthSpec, Kind, Limit, Refresh};
 use firstseen_routing::{SlicedDefinition, SlicedFilter};
@@ -34,7 +34,7 @@ fn part(stream: &Stream, events: std::ops::Range<usize>) -> Stream {
 
 #[test]
 fn a_saved_filter_goes_on_as_if_nothing_had_happened() {
-    let stream = stream(&mut Dice(21), 4000, 900, 5, 1000);
+    let stream = stream(&mut TestRng(21), 4000, 900, 5, 1000);
     let events_windows = ["600events", "landmark:600events"].map(|window| {
         let kind = if window.starts_with('l') { Kind::Bloom } else { Kind::Timing };
         FilterSpec::new(kind, window.parse().unwrap())
@@ -62,8 +62,8 @@ fn a_saved_filter_goes_on_as_if_nothing_had_happened() {
 
 #[test]
 fn bytes_that_were_never_saved_are_refused_or_harmless() {
-    let mut dice = Dice(22);
-    let (before, after) = (stream(&mut dice, 600, 400, 5, 500), stream(&mut dice, 100, 400, 5, 500));
+    let mut rng = TestRng(22);
+    let (before, after) = (stream(&mut rng, 600, 400, 5, 500), stream(&mut rng, 100, 400, 5, 500));
     let mut refused = 0;
     for spec in specs() {
         for slicing in CUTS {
@@ -73,14 +73,14 @@ fn bytes_that_were_never_saved_are_refused_or_harmless() {
             let saved = body(&filter);
             for _ in 0..40 {
                 let mut bytes = saved.clone();
-                for _ in 0..=dice.below(3) {
+                for _ in 0..=rng.below(3) {
                     // In every part, counts and units come first and cells later. Places near the beginning are
                     // therefore chosen more often.
-                    let place = dice.below(bytes.len() as u64).min(dice.below(bytes.len() as u64)) as usize;
-                    bytes[place] = if dice.below(2) == 0 { 0xFF } else { dice.roll() as u8 };
+                    let place = rng.below(bytes.len() as u64).min(rng.below(bytes.len() as u64)) as usize;
+                    bytes[place] = if rng.below(2) == 0 { 0xFF } else { rng.roll() as u8 };
                 }
-                if dice.below(4) == 0 {
-                    bytes.truncate(dice.below(bytes.len() as u64) as usize);
+                if rng.below(4) == 0 {
+                    bytes.truncate(rng.below(bytes.len() as u64) as usize);
                 }
                 let mut read = SlicedFilter::build(&definition).unwrap();
                 match read.read_body(&mut &bytes[..]) {
@@ -97,8 +97,8 @@ fn bytes_that_were_never_saved_are_refused_or_harmless() {
 fn slices_of_one_group_that_disagree_are_refused() {
     let definition = definition(&growing(Kind::Timing, "2s", 100, Limit::Cardinality, 4), "vertical:2");
     let (mut grown, mut small) = (SlicedFilter::build(&definition).unwrap(), SlicedFilter::build(&definition).unwrap());
-    observe(&mut grown, &stream(&mut Dice(23), 300, 300, 5, 0), 100);
-    observe(&mut small, &stream(&mut Dice(23), 30, 300, 5, 0), 100);
+    observe(&mut grown, &stream(&mut TestRng(23), 300, 300, 5, 0), 100);
+    observe(&mut small, &stream(&mut TestRng(23), 30, 300, 5, 0), 100);
     assert!(grown.generations() > small.generations());
     // The bytes combine the first slice of one filter with the second slice of another. Both lie between the clock and
     // the ledger of the first filter.
@@ -128,7 +128,7 @@ fn slices_without_events_keep_no_more_generations_than_their_group() {
     let definition = definition(&growing(Kind::Timing, "2s", 10, Limit::Cardinality, 2), "vertical:256");
     let mut filter = SlicedFilter::build(&definition).unwrap();
     let empty_bytes = filter.bytes();
-    observe(&mut filter, &stream(&mut Dice(24), 500, 500, 200, 0), 100);
+    observe(&mut filter, &stream(&mut TestRng(24), 500, 500, 200, 0), 100);
     assert_eq!(filter.generations(), 2);
     assert!(filter.bytes() <= 2 * empty_bytes, "{} of {empty_bytes}", filter.bytes());
     let mut read = SlicedFilter::build(&definition).unwrap();

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::common::{Dice, Producer, definition, digest, spec as filter, stream};
+use crate::common::{Producer, TestRng, definition, digest, spec as filter, stream};
 use crate::network::Network;
 use crate::network::tree::{ROOT, spec};
 use firstseen_filter::{Kind, UnitNumber};
@@ -32,10 +32,10 @@ const SLICINGS: [(&str, &[&str]); 4] = [
     ("horizontal:3", &["horizontal:3", "horizontal-vertical:3x2"]),
 ];
 
-fn policies(dice: &mut Dice) -> FilterPolicies {
+fn policies(rng: &mut TestRng) -> FilterPolicies {
     FilterPolicies {
-        lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
-        answer: if dice.below(2) == 0 { AnswerWhen::Early } else { AnswerWhen::Safe },
+        lookup: if rng.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
+        answer: if rng.below(2) == 0 { AnswerWhen::Early } else { AnswerWhen::Safe },
         when_lost: WhenLost::FirstSeen,
         ..FilterPolicies::default()
     }
@@ -54,9 +54,9 @@ fn checking_forest(
     levels: &[&str],
     seed: u64,
 ) -> Network {
-    let mut dice = Dice(seed);
+    let mut rng = TestRng(seed);
     let tree = TreeSpec { top_down, ..spec(mode, shape, levels) };
-    Network::of_tree(&tree, definition, policies(&mut dice), dice)
+    Network::of_tree(&tree, definition, policies(&mut rng), rng)
 }
 
 #[test]
@@ -67,10 +67,10 @@ fn bits_without_folds_give_the_verdicts_of_one_filter_event_by_event() {
             let definition = definition(&filter(Kind::Bloom, "unbounded", 3000, 4), slicing);
             let mut forest = forest(mode, shape, &definition, levels, seed);
             let (mut producers, mut one) = (Producer::new(7, &definition), SlicedFilter::build(&definition).unwrap());
-            let (leaves, mut dice, mut counts) = (forest.leaves(), Dice(77 + seed), [0, 0]);
+            let (leaves, mut rng, mut counts) = (forest.leaves(), TestRng(77 + seed), [0, 0]);
             for event in 0..1500 {
-                let key = digest(dice.below(900));
-                let leaf = leaves[dice.below(leaves.len() as u64) as usize];
+                let key = digest(rng.below(900));
+                let leaf = leaves[rng.below(leaves.len() as u64) as usize];
                 let (decision, seen) = producers.ask_in(&mut forest, leaf, key, 0, true);
                 let mut answer = [Answer::default()];
                 one.observe_batch(&[key], &[0], &mut answer);
@@ -88,13 +88,13 @@ fn every_event_is_tested_where_it_comes_by_until_it_is_found() {
     for mode in MODES {
         let definition = definition(&filter(Kind::Bloom, "unbounded", 1 << 16, 4), "vertical:2");
         let mut forest = forest(mode, SHAPES[2], &definition, &["none"], 3);
-        let (mut producers, mut dice, leaves) = (Producer::new(7, &definition), Dice(4), forest.leaves());
+        let (mut producers, mut rng, leaves) = (Producer::new(7, &definition), TestRng(4), forest.leaves());
         let deepest: Vec<FilterId> = leaves.iter().copied().filter(|leaf| forest.ancestors(*leaf).len() == 4).collect();
         let levels = 5;
         let (mut hits, mut delivered) = (vec![0; levels], 0);
         for _ in 0..EVENTS {
-            let leaf = deepest[dice.below(deepest.len() as u64) as usize];
-            match producers.ask_in(&mut forest, leaf, digest(dice.below(700)), 0, true) {
+            let leaf = deepest[rng.below(deepest.len() as u64) as usize];
+            match producers.ask_in(&mut forest, leaf, digest(rng.below(700)), 0, true) {
                 (Decision::Duplicate, seen) => hits[usize::from(seen.level)] += 1,
                 (Decision::FirstSeen, _) => delivered += 1,
                 other => panic!("{other:?}"),
@@ -123,14 +123,14 @@ fn nothing_is_first_seen_twice_within_the_window() {
         let (shape, mode) = (SHAPES[seed as usize / 3], MODES[seed as usize % 2]);
         let definition = definition(&filter(*kind, window, 1 << 14, 5), slicing);
         let mut forest = forest(mode, shape, &definition, levels, seed);
-        let (mut producers, mut dice, leaves) = (Producer::new(7, &definition), Dice(seed), forest.leaves());
-        let stream = stream(&mut dice, 3_000, 1, 20, 300);
+        let (mut producers, mut rng, leaves) = (Producer::new(7, &definition), TestRng(seed), forest.leaves());
+        let stream = stream(&mut rng, 3_000, 1, 20, 300);
         let rule = definition.group.rule;
         // For each key, the unit of the occurrence that counts because it was first-seen.
         let (mut delivered, mut duplicates, mut late) = (HashMap::<u64, UnitNumber>::new(), 0, 0);
         for (event, time_ms) in stream.times_ms.iter().enumerate() {
-            let key = dice.below(300);
-            let leaf = leaves[dice.below(leaves.len() as u64) as usize];
+            let key = rng.below(300);
+            let leaf = leaves[rng.below(leaves.len() as u64) as usize];
             let Some(question) = producers.ask(*time_ms, true) else { continue };
             let tick = question.times.ticks[0];
             let place = rule.stamp(tick.unit, tick.clock_unit);
@@ -204,12 +204,12 @@ fn of_submissions_at_several_leaves_one_wins() {
         let (shape, mode) = (SHAPES[seed as usize / 4 % 4], MODES[seed as usize % 2]);
         let definition = definition(&filter(Kind::Timing, "1h", 1 << 16, 5), slicing);
         let mut forest = forest(mode, shape, &definition, levels, seed);
-        let (mut producers, mut dice, leaves) = (Producer::new(7, &definition), Dice(seed), forest.leaves());
+        let (mut producers, mut rng, leaves) = (Producer::new(7, &definition), TestRng(seed), forest.leaves());
         for _ in 0..6 {
-            let leaf = leaves[dice.below(leaves.len() as u64) as usize];
+            let leaf = leaves[rng.below(leaves.len() as u64) as usize];
             let question = producers.ask(1_000_000, true).unwrap();
             forest.submit_in(leaf, digest(1), question);
-            (0..dice.below(6)).for_each(|_| _ = forest.deliver());
+            (0..rng.below(6)).for_each(|_| _ = forest.deliver());
         }
         forest.settle();
         let decisions = forest.replies.iter().map(|reply| reply.answers.decisions()[0]);
@@ -228,14 +228,14 @@ fn a_level_that_is_lost_in_mid_climb_makes_nothing_a_duplicate_of_itself() {
         let (shape, mode) = (SHAPES[1], MODES[seed as usize % 2]);
         let definition = definition(&filter(Kind::Timing, "1h", 1 << 16, 5), slicing);
         let mut forest = forest(mode, shape, &definition, levels, seed);
-        let (mut producers, mut dice, leaves) = (Producer::new(7, &definition), Dice(seed), forest.leaves());
-        let leaf = leaves[dice.below(leaves.len() as u64) as usize];
+        let (mut producers, mut rng, leaves) = (Producer::new(7, &definition), TestRng(seed), forest.leaves());
+        let leaf = leaves[rng.below(leaves.len() as u64) as usize];
         let question = producers.ask(1_000_000, true).unwrap();
         forest.submit_in(leaf, digest(1), question.clone());
-        (0..dice.below(12)).for_each(|_| _ = forest.deliver());
+        (0..rng.below(12)).for_each(|_| _ = forest.deliver());
         // Restarts the root or the level between.
         let above = forest.ancestors(leaf);
-        forest.restart_level(above[dice.below(above.len() as u64) as usize]);
+        forest.restart_level(above[rng.below(above.len() as u64) as usize]);
         forest.settle();
         let first = forest.replies.pop().map(|reply| reply.answers.decisions()[0]);
         let first = first.expect("an answer");
@@ -260,11 +260,11 @@ fn a_leaf_that_is_started_again_makes_nothing_a_duplicate_of_itself() {
         let (mode, shape) = (MODES[seed as usize % 2], SHAPES[1]);
         let definition = definition(&filter(Kind::Timing, "1h", 1 << 16, 5), "vertical:3");
         let mut forest = forest(mode, shape, &definition, &["none"], seed);
-        let (mut producers, mut dice, leaves) = (Producer::new(7, &definition), Dice(seed), forest.leaves());
-        let leaf = leaves[dice.below(leaves.len() as u64) as usize];
+        let (mut producers, mut rng, leaves) = (Producer::new(7, &definition), TestRng(seed), forest.leaves());
+        let leaf = leaves[rng.below(leaves.len() as u64) as usize];
         let question = producers.ask(1_000_000, true).unwrap();
         forest.submit_in(leaf, digest(1), question.clone());
-        (0..dice.below(14)).for_each(|_| _ = forest.deliver());
+        (0..rng.below(14)).for_each(|_| _ = forest.deliver());
         forest.restart_level(leaf);
         forest.settle();
         forest.replies.clear();
@@ -310,16 +310,16 @@ fn the_deeper_findings_are_checked_the_fewer_are_false() {
         for top_down in 0..=4 {
             let definition = definition(&filter(Kind::Bloom, "unbounded", 4000, 4), "vertical:2");
             let mut forest = checking_forest(top_down, mode, DEEP, &definition, &["none", "vertical:2"], number);
-            let (mut producers, mut dice, leaves) = (Producer::new(7, &definition), Dice(9), forest.leaves());
+            let (mut producers, mut rng, leaves) = (Producer::new(7, &definition), TestRng(9), forest.leaves());
             let (mut delivered, mut wrong, mut lost) = (HashSet::new(), 0, 0);
             for event in 0..3_000 {
                 if event == 1_000 || event == 2_000 {
                     // A level that has lost its cells cannot deny that an event is there.
                     let levels: Vec<FilterId> = forest.map().filters.keys().copied().filter(|id| *id != ROOT).collect();
-                    forest.restart_level(levels[dice.below(levels.len() as u64) as usize]);
+                    forest.restart_level(levels[rng.below(levels.len() as u64) as usize]);
                 }
-                let key = dice.below(1_500);
-                let leaf = leaves[dice.below(leaves.len() as u64) as usize];
+                let key = rng.below(1_500);
+                let leaf = leaves[rng.below(leaves.len() as u64) as usize];
                 match producers.ask_in(&mut forest, leaf, digest(key), 0, true).0 {
                     Decision::FirstSeen => lost += u64::from(!delivered.insert(key)),
                     Decision::Duplicate => wrong += u64::from(!delivered.contains(&key)),
@@ -343,12 +343,12 @@ fn a_finding_is_not_false_while_its_event_is_being_set_below() {
         let (slicing, levels) = SLICINGS[seed as usize % 4];
         let definition = definition(&filter(Kind::Timing, "1h", 1 << 16, 5), slicing);
         let mut forest = checking_forest(2, MODES[seed as usize % 2], SHAPES[1], &definition, levels, seed);
-        let (mut producers, mut dice, leaves) = (Producer::new(7, &definition), Dice(seed), forest.leaves());
+        let (mut producers, mut rng, leaves) = (Producer::new(7, &definition), TestRng(seed), forest.leaves());
         for _ in 0..5 {
-            let leaf = leaves[dice.below(leaves.len() as u64) as usize];
+            let leaf = leaves[rng.below(leaves.len() as u64) as usize];
             let question = producers.ask(1_000_000, true).unwrap();
             forest.submit_in(leaf, digest(1), question);
-            (0..dice.below(9)).for_each(|_| _ = forest.deliver());
+            (0..rng.below(9)).for_each(|_| _ = forest.deliver());
         }
         forest.settle();
         let decisions = forest.replies.iter().map(|reply| reply.answers.decisions()[0]);
@@ -373,7 +373,7 @@ fn a_site_that_is_cut_off_decides_as_it_may_and_brings_events_up_afterwards() {
         for cut_off in [CutOff::Undecided, CutOff::Local] {
             let definition = definition(&filter(Kind::Timing, "1h", 1 << 16, 5), slicing);
             let tree = TreeSpec { cut_off, ..spec(MODES[seed as usize % 2], SHAPES[1], levels) };
-            let mut forest = Network::of_tree(&tree, &definition, FilterPolicies::default(), Dice(seed));
+            let mut forest = Network::of_tree(&tree, &definition, FilterPolicies::default(), TestRng(seed));
             let (mut producers, leaves) = (Producer::new(7, &definition), forest.leaves());
             let (cut, other) = (leaves[0], leaves[leaves.len() - 1]);
             let mut ask = |forest: &mut Network, leaf, keys: std::ops::Range<u64>| {

@@ -1,6 +1,6 @@
 //! Tests filter trees that check duplicates at lower levels, whose leaves answer alone, or that lose a part of a level.
 
-use crate::common::{Dice, Producer, definition, digest, spec as filter};
+use crate::common::{Producer, TestRng, definition, digest, spec as filter};
 use crate::network::Network;
 use crate::network::tree::spec;
 use firstseen_filter::{FilterSpec, Kind, Layout};
@@ -13,7 +13,7 @@ const MODES: [TreeMode; 2] = [TreeMode::Sparse, TreeMode::Dense];
 const NOW_MS: u64 = 1_000_000;
 
 fn grow(tree: &TreeSpec, definition: &SlicedDefinition) -> (Network, Producer, Vec<FilterId>) {
-    let forest = Network::of_tree(tree, definition, FilterPolicies::default(), Dice(1));
+    let forest = Network::of_tree(tree, definition, FilterPolicies::default(), TestRng(1));
     let leaves = forest.leaves();
     (forest, Producer::new(7, definition), leaves)
 }
@@ -47,10 +47,10 @@ fn an_event_that_is_new_in_one_filter_is_new_in_a_tree_that_checks() {
             let tree = TreeSpec { top_down, ..spec(mode, shape, &["none"]) };
             let (mut forest, mut producers, leaves) = grow(&tree, &definition);
             let mut one = SlicedFilter::build(&definition).unwrap();
-            let (mut dice, mut seen, mut wrong) = (Dice(77), std::collections::HashSet::new(), 0);
+            let (mut rng, mut seen, mut wrong) = (TestRng(77), std::collections::HashSet::new(), 0);
             for event in 0..2000 {
-                let key = dice.below(1200);
-                let leaf = leaves[dice.below(leaves.len() as u64) as usize];
+                let key = rng.below(1200);
+                let leaf = leaves[rng.below(leaves.len() as u64) as usize];
                 let decision = producers.ask_in(&mut forest, leaf, digest(key), 0, true).0;
                 let mut answer = [Answer::default()];
                 one.observe_batch(&[digest(key)], &[0], &mut answer);

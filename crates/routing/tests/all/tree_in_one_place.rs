@@ -3,7 +3,7 @@
 
 mod model;
 
-use crate::common::{Dice, Producer, definition, digest, fingerprints, spec as filter, stream};
+use crate::common::{Producer, TestRng, definition, digest, fingerprints, spec as filter, stream};
 use crate::network::Network;
 use crate::network::tree::spec;
 use firstseen_filter::{FilterSpec, Kind, Refresh};
@@ -41,14 +41,14 @@ fn a_tree_over_nodes_decides_as_one_in_one_process() {
             _ => definition(&filter(*kind, window, 1 << 12, 4), slicing),
         };
         let tree = spec(mode, shape, &levels);
-        let mut forest = Network::of_tree(&tree, &definition, FilterPolicies::default(), Dice(seed));
+        let mut forest = Network::of_tree(&tree, &definition, FilterPolicies::default(), TestRng(seed));
         let mut one_place = EmbeddedTree::new(&tree, &definition);
-        let (mut producers, mut dice, leaves) = (Producer::new(7, &definition), Dice(seed), forest.leaves());
-        let stream = stream(&mut dice, 2_000, 1, 20, 300);
+        let (mut producers, mut rng, leaves) = (Producer::new(7, &definition), TestRng(seed), forest.leaves());
+        let stream = stream(&mut rng, 2_000, 1, 20, 300);
         let mut found = [0; 5];
         for (event, time_ms) in stream.times_ms.iter().enumerate() {
-            let key = digest(dice.below(400));
-            let leaf = leaves[dice.below(leaves.len() as u64) as usize];
+            let key = digest(rng.below(400));
+            let leaf = leaves[rng.below(leaves.len() as u64) as usize];
             let Some(question) = producers.ask(*time_ms, true) else { continue };
             let tick = question.times.ticks[0];
             let Some(stamp) = definition.group.rule.stamp(tick.unit, tick.clock_unit) else { continue };
@@ -78,13 +78,13 @@ fn with_timers_a_tree_differs_little_from_one_filter() {
         let tree = spec(mode, SHAPES[1], &["none"]);
         let mut tree = EmbeddedTree::new(&tree, &definition);
         let mut one = SlicedFilter::build(&definition).unwrap();
-        let (mut dice, mut clock) = (Dice(8), Producer::new(7, &definition));
+        let (mut rng, mut clock) = (TestRng(8), Producer::new(7, &definition));
         let leaves: Vec<usize> =
             tree.loads().enumerate().filter(|(_, (place, _))| place.level == 2).map(|(at, _)| at).collect();
-        let stream = stream(&mut dice, 20_000, 1, 5, 300);
+        let stream = stream(&mut rng, 20_000, 1, 5, 300);
         let (mut differ, mut events) = (0, 0);
         for time_ms in &stream.times_ms {
-            let (key, leaf) = (digest(dice.below(3_000)), leaves[dice.below(leaves.len() as u64) as usize]);
+            let (key, leaf) = (digest(rng.below(3_000)), leaves[rng.below(leaves.len() as u64) as usize]);
             let Some(question) = clock.ask(*time_ms, true) else { continue };
             let tick = question.times.ticks[0];
             let Some(stamp) = definition.group.rule.stamp(tick.unit, tick.clock_unit) else { continue };

@@ -9,7 +9,7 @@ mod record;
 
 use std::collections::BTreeMap;
 
-use crate::common::{Dice, Producer, definition, digest, fingerprints, spec as filter};
+use crate::common::{Producer, TestRng, definition, digest, fingerprints, spec as filter};
 use crate::network::Network;
 use crate::network::tree::{ROOT, spec as tree_spec};
 use firstseen_filter::{FilterSpec, Kind, Stamp, WindowRule};
@@ -52,14 +52,14 @@ enum Cells {
 /// Returns random places of a filter tree, each as a pair of its parent's index and its fold. The tree has two to six
 /// levels. At most eight root cells share a cell of a level. With so few shared cells, the tests do not have to expect
 /// any false positive.
-fn shape(dice: &mut Dice) -> Vec<(usize, u8)> {
+fn shape(rng: &mut TestRng) -> Vec<(usize, u8)> {
     let (mut places, mut levels) = (vec![(0, 0)], vec![0]);
-    let depth_max = 1 + dice.below(5);
-    for _ in 0..2 + dice.below(6) {
-        let parent = dice.below(places.len() as u64) as usize;
+    let depth_max = 1 + rng.below(5);
+    for _ in 0..2 + rng.below(6) {
+        let parent = rng.below(places.len() as u64) as usize;
         let (_, fold) = places[parent];
         if levels[parent] < depth_max {
-            places.push((parent, (fold + dice.below(3) as u8).min(3)));
+            places.push((parent, (fold + rng.below(3) as u8).min(3)));
             levels.push(levels[parent] + 1);
         }
     }
@@ -88,7 +88,7 @@ struct Faults {
 struct Case {
     forest: Network,
     producers: Producer,
-    dice: Dice,
+    rng: TestRng,
     leaves: Vec<FilterId>,
     rule: WindowRule,
     record: Record,
@@ -101,19 +101,19 @@ struct Case {
 
 impl Case {
     fn new(seed: u64, faults: Faults, cells: Cells) -> (Self, String) {
-        let mut dice = Dice(seed);
-        let (mut kind, mut window) = WINDOWS[dice.below(4) as usize];
-        let (mut slicing, mut levels) = SLICINGS[dice.below(6) as usize];
-        let mode = if dice.below(2) == 0 { TreeMode::Dense } else { TreeMode::Sparse };
-        let mut shape = shape(&mut dice);
+        let mut rng = TestRng(seed);
+        let (mut kind, mut window) = WINDOWS[rng.below(4) as usize];
+        let (mut slicing, mut levels) = SLICINGS[rng.below(6) as usize];
+        let mode = if rng.below(2) == 0 { TreeMode::Dense } else { TreeMode::Sparse };
+        let mut shape = shape(&mut rng);
         if cells == Cells::Fingerprints {
             (kind, window) = (Kind::Cuckoo, "10s");
             (slicing, levels) = WHOLE_SLICINGS[seed as usize % 2];
             shape.iter_mut().for_each(|(_, fold)| *fold = 0);
         }
         let policies = FilterPolicies {
-            lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
-            answer: if dice.below(2) == 0 { AnswerWhen::Early } else { AnswerWhen::Safe },
+            lookup: if rng.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
+            answer: if rng.below(2) == 0 { AnswerWhen::Early } else { AnswerWhen::Safe },
             ..FilterPolicies::default()
         };
         // Half of the late events are within the lateness, and half are beyond it.
@@ -121,12 +121,12 @@ impl Case {
         let spec = if kind == Kind::Cuckoo { late } else { filter(kind, window, 1 << 14, 5) };
         let definition = definition(&spec, slicing);
         let tree = tree_spec(mode, &shape, levels);
-        let top_down = dice.below(u64::from(depth(&shape)) + 1) as u8;
+        let top_down = rng.below(u64::from(depth(&shape)) + 1) as u8;
         let what = format!(
             "seed {seed}: {kind:?} {window}, {slicing}, {mode:?}, {shape:?}, top-down {top_down}, {policies:?}, {faults:?}"
         );
-        let mut forest = Network::of_tree(&TreeSpec { top_down, ..tree }, &definition, policies, Dice(seed ^ 1));
-        (forest.tries_again, forest.lost_percent) = (dice.below(2) == 0, if faults.losses { 15 } else { 0 });
+        let mut forest = Network::of_tree(&TreeSpec { top_down, ..tree }, &definition, policies, TestRng(seed ^ 1));
+        (forest.tries_again, forest.lost_percent) = (rng.below(2) == 0, if faults.losses { 15 } else { 0 });
         let case = Self {
             leaves: forest.leaves(),
             producers: Producer::new(7, &definition),
@@ -134,7 +134,7 @@ impl Case {
             record: Record { has_all_marks: !faults.losses, ..Record::default() },
             questions: BTreeMap::new(),
             forest,
-            dice,
+            rng,
             faults,
             now_ms: 1_000_000,
             step: 0,
@@ -145,13 +145,13 @@ impl Case {
     fn run(&mut self) {
         for _ in 0..STEPS {
             self.step += 1;
-            match self.dice.below(20) {
+            match self.rng.below(20) {
                 0..=6 => self.ask(),
                 7..=9 => self.ask_again(),
-                10 if self.faults.restarts && self.dice.below(3) == 0 => self.restart(),
-                11 if self.faults.losses => self.forest.wait(self.dice.below(400)),
-                12 if self.dice.below(6) == 0 => self.now_ms += 3_000 + self.dice.below(12_000),
-                _ => (0..self.dice.below(12)).for_each(|_| _ = self.forest.deliver()),
+                10 if self.faults.restarts && self.rng.below(3) == 0 => self.restart(),
+                11 if self.faults.losses => self.forest.wait(self.rng.below(400)),
+                12 if self.rng.below(6) == 0 => self.now_ms += 3_000 + self.rng.below(12_000),
+                _ => (0..self.rng.below(12)).for_each(|_| _ = self.forest.deliver()),
             }
             self.note_replies();
         }
@@ -164,16 +164,16 @@ impl Case {
     }
 
     fn ask(&mut self) {
-        let key = self.dice.below(KEYS);
-        let records = self.dice.below(5) > 0;
-        self.now_ms += self.dice.below(200);
-        let late_ms = if self.dice.below(4) == 0 { self.dice.below(LATE_MS) } else { 0 };
-        let leaf = self.leaves[self.dice.below(self.leaves.len() as u64) as usize];
+        let key = self.rng.below(KEYS);
+        let records = self.rng.below(5) > 0;
+        self.now_ms += self.rng.below(200);
+        let late_ms = if self.rng.below(4) == 0 { self.rng.below(LATE_MS) } else { 0 };
+        let leaf = self.leaves[self.rng.below(self.leaves.len() as u64) as usize];
         let Some(mut question) = self.producers.ask(self.now_ms - late_ms, records) else { return };
         let tick = question.times.ticks[0];
         let Some(stamp) = self.rule.stamp(tick.unit, tick.clock_unit) else { return };
-        if self.faults.losses && self.dice.below(3) == 0 {
-            question.deadline_ms = self.forest.now().monotonic_ms.after(1 + self.dice.below(300));
+        if self.faults.losses && self.rng.below(3) == 0 {
+            question.deadline_ms = self.forest.now().monotonic_ms.after(1 + self.rng.below(300));
         }
         self.record.clock_unit = self.record.clock_unit.max(tick.clock_unit);
         self.record.submitted.insert(question.reply_to, Submitted { key, stamp, records, attempts: Vec::new() });
@@ -188,7 +188,7 @@ impl Case {
         if recent == 0 {
             return;
         }
-        let number = numbers[numbers.len() - 1 - self.dice.below(recent) as usize];
+        let number = numbers[numbers.len() - 1 - self.rng.below(recent) as usize];
         let (question, leaf) = self.questions[&number].clone();
         if self.record.submitted[&number].records {
             self.send(Submission { again: true, deadline_ms: MonotonicMs::END, ..question }, leaf);
@@ -204,10 +204,10 @@ impl Case {
 
     fn restart(&mut self) {
         let filters: Vec<FilterId> = self.forest.map().filters.keys().copied().collect();
-        let filter = filters[self.dice.below(filters.len() as u64) as usize];
+        let filter = filters[self.rng.below(filters.len() as u64) as usize];
         let nodes = self.forest.nodes_of(filter);
-        let some = nodes.iter().copied().filter(|_| self.dice.below(3) > 0).collect();
-        self.forest.restart_of(filter, if self.dice.below(2) == 0 { &nodes } else { &some });
+        let some = nodes.iter().copied().filter(|_| self.rng.below(3) > 0).collect();
+        self.forest.restart_of(filter, if self.rng.below(2) == 0 { &nodes } else { &some });
         if filter == ROOT {
             self.record.root_losses.push(self.step);
         }

@@ -5,9 +5,8 @@ use crate::network::tree::{ROOT, spec};
 use firstseen_filter::{Kind, Probes, UnitNumber};
 use firstseen_mesh::{plain_submission, tree_map};
 use firstseen_routing::{
-    Climb, Climbed, ClusterMap, Command, CutOff, Decision, FilterId, FilterPolicies, FilterRecord, FromLevel,
-    GroupOwner, Incarnation, Moment, MonotonicMs, Operation, OwnerLimits, Reason, Submission, Times, TreeMode,
-    TreeSpec,
+    ClusterMap, Command, CutOff, Decision, FilterId, FilterPolicies, FilterRecord, FromLevel, GroupOwner, Incarnation,
+    LevelQuery, LevelReply, Moment, MonotonicMs, Operation, OwnerLimits, Reason, Submission, Times, TreeMode, TreeSpec,
 };
 
 const LEAF: FilterId = FilterId(ROOT.0 + 1);
@@ -64,8 +63,8 @@ impl Level {
         commands
     }
 
-    fn answer(&mut self, climb: &Climb, decision: Decision) -> Vec<Command> {
-        let climbed = Climbed { number: climb.number, decisions: vec![decision], seen: Vec::new(), degraded: false };
+    fn answer(&mut self, climb: &LevelQuery, decision: Decision) -> Vec<Command> {
+        let climbed = LevelReply { number: climb.number, decisions: vec![decision], seen: Vec::new(), degraded: false };
         let mut commands = Vec::new();
         self.owner.climbed(&climbed, NOW);
         self.owner.take_commands(&mut commands);
@@ -73,10 +72,10 @@ impl Level {
     }
 }
 
-fn climb(commands: Vec<Command>) -> Climb {
+fn climb(commands: Vec<Command>) -> LevelQuery {
     commands
         .into_iter()
-        .find_map(|command| if let Command::Climb(climb) = command { Some(climb) } else { None })
+        .find_map(|command| if let Command::LevelQuery(climb) = command { Some(climb) } else { None })
         .unwrap()
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::common::{Dice, definition, digest, filter_record, fingerprints, node_record, slice_owner, spec};
+use crate::common::{TestRng, definition, digest, filter_record, fingerprints, node_record, slice_owner, spec};
 use firstseen_filter::{Kind, Probes, Unit};
 use firstseen_mesh::plain_submission;
 use firstseen_routing::{
@@ -74,14 +74,14 @@ fn an_owner_that_stamps_events_counts_their_lives() {
         let mut owner = ByWall::new(kind, slicing);
         let (unit_ms, span_units) = (owner.unit_ms(), owner.definition.group.rule.span_units);
         let mut expiry_by_key: HashMap<u64, u64> = HashMap::new();
-        let (mut dice, mut now_ms, mut seen) = (Dice(SEED), BEGIN_MS, 0);
+        let (mut rng, mut now_ms, mut seen) = (TestRng(SEED), BEGIN_MS, 0);
         for step in 0..STEPS {
-            now_ms += dice.below(2 * unit_ms);
-            let (key, now) = (dice.below(KEYS), now_ms / unit_ms);
-            let ttl_ms = (dice.below(4) > 0).then(|| 1 + dice.below((span_units - 1) * unit_ms));
+            now_ms += rng.below(2 * unit_ms);
+            let (key, now) = (rng.below(KEYS), now_ms / unit_ms);
+            let ttl_ms = (rng.below(4) > 0).then(|| 1 + rng.below((span_units - 1) * unit_ms));
             let is_known = expiry_by_key.get(&key).is_some_and(|expiry| *expiry > now);
             let expected = if is_known { Decision::Duplicate } else { Decision::FirstSeen };
-            let operation = if dice.below(5) == 0 { Operation::Lookup } else { Operation::Observe };
+            let operation = if rng.below(5) == 0 { Operation::Lookup } else { Operation::Observe };
             let ttl_ms = ttl_ms.filter(|_| operation == Operation::Observe);
             let found = owner.ask(operation, key, now_ms, ttl_ms);
             assert_eq!(found, expected, "{kind} {slicing}, seed {SEED}, step {step}: key {key}, for {ttl_ms:?}");

@@ -1,6 +1,6 @@
 //! Slices that share events decide, event by event, as the classic filter from which they were cut.
 
-use crate::common::{self, Dice, Stream, Uncut, count, definition, digest, growing, spec, stream};
+use crate::common::{self, Stream, TestRng, Uncut, count, definition, digest, growing, spec, stream};
 use firstseen_filter::{FilterSpec, Kind, Limit, Refresh};
 use firstseen_routing::{Answer, SlicedFilter};
 
@@ -20,11 +20,11 @@ fn decides_as_uncut(spec: &FilterSpec, slicing: &str, stream: &Stream) -> Vec<An
     let definition = definition(spec, slicing);
     let mut uncut = Uncut::build(&definition.group);
     let mut sliced = SlicedFilter::build(&definition).unwrap();
-    let mut dice = Dice(9);
+    let mut rng = TestRng(9);
     let (mut answers, mut start) = (Vec::new(), 0);
     while start < stream.digests.len() {
-        let end = stream.digests.len().min(start + 1 + dice.below(200) as usize);
-        let record = dice.below(8) > 0;
+        let end = stream.digests.len().min(start + 1 + rng.below(200) as usize);
+        let record = rng.below(8) > 0;
         let (digests, times_ms) = (&stream.digests[start..end], &stream.times_ms[start..end]);
         let mut batch = vec![Answer::Undecided; end - start];
         if record {
@@ -56,7 +56,7 @@ fn decides_as_uncut_however_cut(spec: &FilterSpec, stream: &Stream, occurring: &
 #[test]
 fn bits_without_a_window() {
     // The filter is so full that one event in ten is a false positive, so the decision depends on every single cell.
-    let stream = stream(&mut Dice(1), 3000, 1500, 5, 100);
+    let stream = stream(&mut TestRng(1), 3000, 1500, 5, 100);
     decides_as_uncut_however_cut(
         &spec(Kind::Bloom, "unbounded", 4001, 4),
         &stream,
@@ -66,7 +66,7 @@ fn bits_without_a_window() {
 
 #[test]
 fn as_many_slices_as_cells() {
-    let stream = stream(&mut Dice(7), 2000, 800, 5, 1000);
+    let stream = stream(&mut TestRng(7), 2000, 800, 5, 1000);
     decides_as_uncut(&spec(Kind::Bloom, "unbounded", 4000, 4), "vertical:4096", &stream);
     decides_as_uncut(&spec(Kind::Timing, "2s", 4000, 4), "vertical:4096", &stream);
     decides_as_uncut(&spec(Kind::Generations, "2s", 4000, 4), "vertical-horizontal:4096x1", &stream);
@@ -74,14 +74,14 @@ fn as_many_slices_as_cells() {
 
 #[test]
 fn bits_with_landmarks() {
-    let stream = stream(&mut Dice(2), 3000, 300, 5, 2000);
+    let stream = stream(&mut TestRng(2), 3000, 300, 5, 2000);
     let occurring = [Answer::FirstSeen, Answer::Duplicate, Answer::Late];
     decides_as_uncut_however_cut(&spec(Kind::Bloom, "landmark:1500ms", 1000, 4), &stream, &occurring);
 }
 
 #[test]
 fn timers_of_a_sliding_window() {
-    let stream = stream(&mut Dice(3), 4000, 600, 5, 3000);
+    let stream = stream(&mut TestRng(3), 4000, 600, 5, 3000);
     let occurring = [Answer::FirstSeen, Answer::Duplicate, Answer::Late];
     for cell_bits in [8, 16] {
         let spec = FilterSpec { cell_bits: Some(cell_bits), ..spec(Kind::Timing, "2s", 1500, 4) };
@@ -94,7 +94,7 @@ fn timers_of_a_sliding_window() {
 
 #[test]
 fn words_of_a_jumping_window() {
-    let stream = stream(&mut Dice(4), 4000, 600, 5, 3000);
+    let stream = stream(&mut TestRng(4), 4000, 600, 5, 3000);
     let occurring = [Answer::FirstSeen, Answer::Duplicate, Answer::Late];
     for cell_bits in [8, 16] {
         let jumping = FilterSpec {
@@ -111,7 +111,7 @@ fn words_of_a_jumping_window() {
 fn growth_in_bursts_and_refusal_beyond_it() {
     // There are about 400 events per window, and twice as many in the second half. Four generations of 100 events
     // cannot hold them.
-    let mut stream = stream(&mut Dice(5), 6000, 4000, 5, 300);
+    let mut stream = stream(&mut TestRng(5), 6000, 4000, 5, 300);
     let faster = stream.times_ms[3000];
     stream.times_ms[3000..].iter_mut().for_each(|time_ms| *time_ms = faster.midpoint(*time_ms));
     let occurring = [Answer::FirstSeen, Answer::Duplicate, Answer::Undecided];
@@ -178,7 +178,7 @@ fn a_new_event_sets_also_the_cells_that_its_test_has_passed() {
 
 #[test]
 fn the_rate_is_that_of_all_cells_together() {
-    let stream = stream(&mut Dice(6), 20_000, 20_000, 1, 10);
+    let stream = stream(&mut TestRng(6), 20_000, 20_000, 1, 10);
     for (spec, relative) in [
         (spec(Kind::Bloom, "unbounded", 60_000, 4), 1e-9),
         (spec(Kind::Timing, "10s", 60_000, 4), 1e-9),

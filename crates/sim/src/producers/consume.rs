@@ -27,36 +27,36 @@ impl Lane {
         &self,
         (event, time_ms): (u64, u64),
         lease_max_ms: u32,
-        dice: &mut SeededRng,
+        rng: &mut SeededRng,
     ) -> Result<(), String> {
-        let lease_ms = u64::from(lease_max_ms) / (1 + dice.below(4));
+        let lease_ms = u64::from(lease_max_ms) / (1 + rng.below(4));
         let id = lock(&self.history).begin(Call { is_lookup: true, is_claim: true, ..self.new_call(event, time_ms) });
         let asked_us = now_us();
         let lease_us = lease_ms * 1_000;
         let key = event.to_le_bytes();
         let claiming = self.filter.claim(Event::from(&key).at(time_ms), Duration::from_millis(lease_ms)).await;
         let claiming = claiming.map_err(|error| error.to_string())?;
-        let told_us = now_us();
+        let replied_us = now_us();
         let verdict = match &claiming {
             Claiming::Claimed(_) => Decision::FirstSeen,
             Claiming::Duplicate => Decision::Duplicate,
             Claiming::InProgress(_) => Decision::Undecided(Reason::Claimed),
             Claiming::Undecided(reason) => Decision::Undecided(*reason),
         };
-        let counts_from_asking = self.scenario.owner_limits.rules.keep(Rule::CountsLeasesFromAsking);
-        let over_us = if counts_from_asking { asked_us } else { told_us } + lease_us - lease_us / CLOCK_RATE_PARTS;
+        let counts_from_asking = self.scenario.owner_limits.rules.keep(Rule::CountsLeasesFromRequest);
+        let over_us = if counts_from_asking { asked_us } else { replied_us } + lease_us - lease_us / CLOCK_RATE_PARTS;
         let grant = match &claiming {
             Claiming::Claimed(claim) => Some(Grant { fence: claim.fence, until_us: over_us, over_us, lost_us: None }),
             _ => None,
         };
         let number = {
             let mut history = lock(&self.history);
-            history.end(id, told_us, verdict, false);
+            history.end(id, replied_us, verdict, false);
             let is_in_progress = verdict == Decision::Undecided(Reason::Claimed);
             history.claims.push(ClaimRecord {
                 event,
                 asked_us,
-                told_us: Some(told_us),
+                replied_us: Some(replied_us),
                 lease_us,
                 is_in_progress,
                 grant,
@@ -64,13 +64,13 @@ impl Lane {
             history.claims.len() - 1
         };
         match claiming {
-            Claiming::Claimed(claim) => self.go_on(claim, number, (event, time_ms), lease_ms, dice).await,
+            Claiming::Claimed(claim) => self.go_on(claim, number, (event, time_ms), lease_ms, rng).await,
             _ => Ok(()),
         }
     }
 
     /// Notes that the consumer no longer relies on its event.
-    fn lets_go(&self, number: usize) {
+    fn note_released(&self, number: usize) {
         if let Some(grant) = &mut lock(&self.history).claims[number].grant {
             grant.until_us = grant.until_us.min(now_us());
         }
@@ -82,28 +82,28 @@ impl Lane {
         number: usize,
         event: (u64, u64),
         lease_ms: u64,
-        dice: &mut SeededRng,
+        rng: &mut SeededRng,
     ) -> Result<(), String> {
-        let fate = dice.below(10);
+        let fate = rng.below(10);
         if fate == 0 {
-            self.lets_go(number);
+            self.note_released(number);
             drop(claim);
             return Ok(());
         }
         if fate == 1 {
-            self.lets_go(number);
+            self.note_released(number);
             return claim.release().await.map(drop).map_err(|error| error.to_string());
         }
         let delivery = claim.deliver();
         // Most consumers deliver at once. Some take about as long as their leases.
-        let ms = if dice.below(3) == 0 { dice.below(lease_ms * 3 / 2) } else { dice.below(30) };
+        let ms = if rng.below(3) == 0 { rng.below(lease_ms * 3 / 2) } else { rng.below(30) };
         tokio::time::sleep(Duration::from_millis(ms)).await;
         // A consumer that ends after its delivery sends nothing.
         if fate > 2 { self.confirm(delivery, number, event).await } else { Ok(()) }
     }
 
     async fn confirm(&self, delivery: Delivery, number: usize, (event, time_ms): (u64, u64)) -> Result<(), String> {
-        self.lets_go(number);
+        self.note_released(number);
         let fence = delivery.fence;
         for again in 0..CONFIRMS_MAX {
             let call = Call { is_confirm: true, name: Some(name_of(event, fence)), ..self.new_call(event, time_ms) };

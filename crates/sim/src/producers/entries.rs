@@ -53,13 +53,13 @@ impl Lane {
     /// The lookups of one producer, which always keeps its rights, are an exception. Such a lookup uses an event that
     /// was recently denied to another producer, if there is one, and so shows whether the denied call has recorded the
     /// event nevertheless.
-    pub(super) fn or_one_that_was_refused(&self, event: u64, is_lookup: bool, dice: &mut SeededRng) -> u64 {
+    pub(super) fn or_one_that_was_refused(&self, event: u64, is_lookup: bool, rng: &mut SeededRng) -> u64 {
         if !self.scenario.rights || !is_lookup || self.number != principals::HOLDER {
             return event;
         }
         let forbidden = Some(Decision::Undecided(Reason::Forbidden));
         let history = lock(&self.history);
         let refused = history.calls.iter().rev().filter(|call| call.verdict == forbidden);
-        refused.take(1 + dice.below(LATELY) as usize).last().map_or(event, |call| call.event)
+        refused.take(1 + rng.below(LATELY) as usize).last().map_or(event, |call| call.event)
     }
 }

@@ -17,7 +17,7 @@ use super::board::Board;
 use super::counts::Counts;
 use super::figures::{Change, ClusterFigures, Figures, Flow};
 use super::load::Load;
-use super::{FILTER, calm, define};
+use super::{FILTER, define, without_faults};
 use crate::clock::now_us;
 use crate::cluster::{self, Admin, PORT};
 use crate::net::SimConnector;
@@ -97,7 +97,7 @@ impl Course {
             command_id: xxh3_128(name.as_bytes()).to_le_bytes().to_vec().into(),
             name: name.to_owned(),
             definition_json: serde_json::to_string(definition)?,
-            ..cluster::create(&calm(self.nodes))?
+            ..cluster::create(&without_faults(self.nodes))?
         };
         cluster::retry(first, |mut client| {
             let request = request.clone();

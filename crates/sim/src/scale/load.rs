@@ -67,12 +67,12 @@ impl Load {
 
     /// Lets all producers send their events for the first time.
     pub(super) async fn new_events(&self) {
-        self.carry_out(Stage::New).await;
+        self.execute(Stage::New).await;
     }
 
     /// Lets all producers send their events again.
     pub(super) async fn known_events(&self) {
-        self.carry_out(Stage::Known).await;
+        self.execute(Stage::Known).await;
     }
 
     /// Lets all producers end.
@@ -80,7 +80,7 @@ impl Load {
         self.stage.send(Stage::Over);
     }
 
-    async fn carry_out(&self, stage: Stage) {
+    async fn execute(&self, stage: Stage) {
         self.done.store(0, Ordering::Relaxed);
         self.stage.send(stage);
         while self.done.load(Ordering::Relaxed) < self.producers() {

@@ -26,17 +26,17 @@ const HANGS_ALONE_MS_MAX: u64 = 4_000;
 const WRITES_BELOW: u64 = 24;
 
 impl Storm<'_> {
-    pub(super) async fn fill_disk(&self, node: usize, dice: &mut SeededRng) {
+    pub(super) async fn fill_disk(&self, node: usize, rng: &mut SeededRng) {
         let disk = &self.torment.machines[node];
         if disk.is_full() {
             return;
         }
         let takes_reserve = dice_of_reserves(self.scenario()).below(2) == 0;
-        disk.fill(dice.below(2_000), takes_reserve);
+        disk.fill(rng.below(2_000), takes_reserve);
         self.fired.note(if takes_reserve { Fault::ReserveTaken } else { Fault::DiskFull }, Some(node));
-        pause(100, 2_000, dice).await;
-        if dice.below(2) == 0 {
-            self.end(&[Order::CutPower(node, dice.below(u64::MAX))], Fault::PowerCut, dice).await;
+        pause(100, 2_000, rng).await;
+        if rng.below(2) == 0 {
+            self.end(&[Order::CutPower(node, rng.below(u64::MAX))], Fault::PowerCut, rng).await;
         }
         disk.make_room();
     }
@@ -44,16 +44,16 @@ impl Storm<'_> {
     /// Causes a sync of the node's journal to hang. Returns the simulated time in microseconds at which the hang ends.
     /// This time may already have passed when the function returns, because the function also waits for a random part
     /// of the hang. During this wait, no other fault of a machine happens.
-    pub(super) async fn hang_disk(&self, node: usize, dice: &mut SeededRng) -> u64 {
-        let most_ms = dice.pick(&HANGS_MS_BELOW);
-        let hang_ms = 1_000 + dice.below(most_ms);
-        let alone_ms = dice.below(hang_ms.min(HANGS_ALONE_MS_MAX));
+    pub(super) async fn hang_disk(&self, node: usize, rng: &mut SeededRng) -> u64 {
+        let most_ms = rng.pick(&HANGS_MS_BELOW);
+        let hang_ms = 1_000 + rng.below(most_ms);
+        let alone_ms = rng.below(hang_ms.min(HANGS_ALONE_MS_MAX));
         let disk = &self.torment.machines[node].journal;
         if disk.is_to_hang() {
             return 0;
         }
         disk.hang_next(Some(Duration::from_millis(hang_ms)));
-        if !comes_true(|| !disk.is_to_hang()).await {
+        if !wait_until(|| !disk.is_to_hang()).await {
             // There was no write to hang.
             disk.hang_next(None);
             return 0;
@@ -65,21 +65,21 @@ impl Storm<'_> {
     }
 
     /// Cuts a node's power in the middle of a write to the consensus log.
-    pub(super) async fn tear_agreement(&self, node: usize, dice: &mut SeededRng) {
+    pub(super) async fn tear_agreement(&self, node: usize, rng: &mut SeededRng) {
         let disk = &self.torment.machines[node].agreement;
-        disk.lose_power_after(Some(dice.below(WRITES_BELOW)));
+        disk.lose_power_after(Some(rng.below(WRITES_BELOW)));
         // The simulation ends the host as soon as its power has failed.
-        if !comes_true(|| !disk.is_to_lose_power()).await {
+        if !wait_until(|| !disk.is_to_lose_power()).await {
             disk.lose_power_after(None);
             return;
         }
         self.note_loss(node);
-        pause(50, 2_000, dice).await;
+        pause(50, 2_000, rng).await;
         self.torment.order(Order::Start(node));
     }
 
     /// Changes bits while the node is down, and repairs the journal if the node finds damage.
-    pub(super) async fn rot(&self, node: usize, dice: &mut SeededRng) -> turmoil::Result {
+    pub(super) async fn rot(&self, node: usize, rng: &mut SeededRng) -> turmoil::Result {
         let machine = &self.torment.machines[node];
         if machine.is_full() {
             // If a node lacks events because it has no room, that is no sign of damage.
@@ -87,15 +87,15 @@ impl Storm<'_> {
         }
         let before = start_of(&cluster::map_now(self.connector, self.nodes()).await?, node);
         self.torment.order(Order::Kill(node));
-        pause(50, 500, dice).await;
+        pause(50, 500, rng).await;
         machine.expect_damage(true);
         let agreed_on = machine.agreement.copy();
         let mut others = dice_of_reserves(self.scenario());
         if others.below(2) == 0 && flip(&machine.agreement, &mut others) {
             self.fired.note(Fault::AgreementRot, Some(node));
         }
-        let flips = 1 + dice.below(4);
-        if (0..flips).filter(|_| flip(&machine.journal, dice)).count() > 0 {
+        let flips = 1 + rng.below(4);
+        if (0..flips).filter(|_| flip(&machine.journal, rng)).count() > 0 {
             self.fired.note(Fault::BitRot, Some(node));
         }
         self.torment.order(Order::Start(node));
@@ -106,10 +106,10 @@ impl Storm<'_> {
             tokio::time::sleep(LOOK).await;
             let repaired = MemoryDisk::default();
             firstseen_node::salvage_journal(&machine.journal, std::sync::Arc::new(repaired.clone()))?;
-            machine.journal.become_like(&repaired);
+            machine.journal.copy_from(&repaired);
             if machine.has_refused() {
                 // Only the disk can repair that, as if from a mirror. A node that has started has written since.
-                machine.agreement.become_like(&agreed_on);
+                machine.agreement.copy_from(&agreed_on);
             }
             self.lose(node);
             self.torment.order(Order::Start(node));
@@ -141,18 +141,18 @@ impl Storm<'_> {
 }
 
 /// Changes a bit somewhere in the written bytes. Returns whether there are any bytes.
-fn flip(disk: &MemoryDisk, dice: &mut SeededRng) -> bool {
+fn flip(disk: &MemoryDisk, rng: &mut SeededRng) -> bool {
     let Ok(names) = disk.names() else { return false };
     if names.is_empty() {
         return false;
     }
-    let chosen = dice.pick(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let chosen = rng.pick(&names.iter().map(String::as_str).collect::<Vec<_>>());
     let mut before_bytes = 0;
     for name in &names {
         if name == chosen {
             let bytes = disk.read(name, u64::MAX).unwrap_or_default();
             let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
-            disk.flip(8 * before_bytes + dice.below(8 * used.max(1)));
+            disk.flip(8 * before_bytes + rng.below(8 * used.max(1)));
             return used > 0;
         }
         before_bytes += disk.len_bytes(name).unwrap_or(0);
@@ -161,7 +161,7 @@ fn flip(disk: &MemoryDisk, dice: &mut SeededRng) -> bool {
 }
 
 /// Waits a short time until `is_so` returns `true`. Returns whether it did.
-pub(super) async fn comes_true(is_so: impl Fn() -> bool) -> bool {
+pub(super) async fn wait_until(is_so: impl Fn() -> bool) -> bool {
     let end_us = now_us() + WRITTEN_MAX.as_micros() as u64;
     while now_us() < end_us && !is_so() {
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::disks::comes_true;
+use super::disks::wait_until;
 use super::{Storm, pause};
 use crate::clock::now_us;
 use crate::cluster::Machine;
@@ -29,15 +29,15 @@ const QUORUMS_LOST: u64 = 6;
 impl Storm<'_> {
     /// Fills one disk after the other until `until_us`, and the last one for up to a minute longer.
     pub(super) async fn on_full_disks(&self, until_us: u64) {
-        let mut dice = SeededRng::new(self.scenario().seed ^ DICE_OF_FULL_DISKS);
+        let mut rng = SeededRng::new(self.scenario().seed ^ DICE_OF_FULL_DISKS);
         while self.has_disks_that_stay_full() && now_us() < until_us {
-            pause(500, 4_000, &mut dice).await;
-            let node = dice.below(self.nodes() as u64) as usize;
-            let hang_ms = (dice.below(3) == 0).then(|| 1_000 + dice.below(HANGS_MS_BELOW));
-            let most_ms = dice.pick(&FULL_MS_BELOW);
-            let full_ms = FULL_MS_MIN + dice.below(most_ms);
-            let room_bytes = dice.below(2_000);
-            let takes_reserve = dice.below(4) == 0;
+            pause(500, 4_000, &mut rng).await;
+            let node = rng.below(self.nodes() as u64) as usize;
+            let hang_ms = (rng.below(3) == 0).then(|| 1_000 + rng.below(HANGS_MS_BELOW));
+            let most_ms = rng.pick(&FULL_MS_BELOW);
+            let full_ms = FULL_MS_MIN + rng.below(most_ms);
+            let room_bytes = rng.below(2_000);
+            let takes_reserve = rng.below(4) == 0;
             let fault = match hang_ms {
                 Some(hang_ms) if self.hangs(node, hang_ms).await => Fault::HangEndsFull,
                 _ => Fault::DiskStaysFull,
@@ -67,7 +67,7 @@ impl Storm<'_> {
             return false;
         }
         disk.hang_next(Some(Duration::from_millis(hang_ms)));
-        let has_begun = comes_true(|| !disk.is_to_hang()).await;
+        let has_begun = wait_until(|| !disk.is_to_hang()).await;
         if !has_begun {
             disk.hang_next(None);
         }
@@ -77,14 +77,14 @@ impl Storm<'_> {
     /// While the disk of a node is full, occasionally ends so many other nodes that no quorum is left.
     pub(super) async fn lose_quorum_beside_full_disk(&self) {
         let Some(full) = self.torment.machines.iter().position(Machine::is_full) else { return };
-        let mut dice = SeededRng::new(self.scenario().seed ^ DICE_OF_QUORUMS ^ now_us());
-        if !self.has_disks_that_stay_full() || dice.below(QUORUMS_LOST) > 0 {
+        let mut rng = SeededRng::new(self.scenario().seed ^ DICE_OF_QUORUMS ^ now_us());
+        if !self.has_disks_that_stay_full() || rng.below(QUORUMS_LOST) > 0 {
             return;
         }
         let nodes = self.nodes();
-        let first = dice.below(nodes as u64) as usize;
+        let first = rng.below(nodes as u64) as usize;
         let others = (first..first + nodes).map(|node| node % nodes).filter(|node| *node != full);
         let ends: Vec<Order> = others.take(nodes.div_ceil(2)).map(Order::Kill).collect();
-        self.end(&ends, Fault::QuorumLoss, &mut dice).await;
+        self.end(&ends, Fault::QuorumLoss, &mut rng).await;
     }
 }

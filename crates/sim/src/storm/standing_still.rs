@@ -17,16 +17,16 @@ const STORMS_WITH: u64 = 11;
 /// Suspends one machine after the other until `until_us`.
 pub(super) async fn on_standstills(torment: &FaultInjector, fired: &Fired, history: &SharedHistory, until_us: u64) {
     let scenario = &torment.scenario;
-    let mut dice = SeededRng::new(scenario.seed ^ DICE_OF_STANDSTILLS);
+    let mut rng = SeededRng::new(scenario.seed ^ DICE_OF_STANDSTILLS);
     let has_standstills = scenario.seed % STORMS_WITH == STORMS_WITH - 1;
     while has_standstills && now_us() < until_us {
-        pause(500, 4_000, &mut dice).await;
-        let node = dice.below(scenario.nodes as u64) as usize;
+        pause(500, 4_000, &mut rng).await;
+        let node = rng.below(scenario.nodes as u64) as usize;
         if torment.machines[node].clock.is_stopped() {
             // Another fault has stopped the clock for a moment.
             continue;
         }
-        torment.stand_still(node, &mut dice, history).await;
+        torment.suspend_machine(node, &mut rng, history).await;
         fired.note(Fault::Standstill, Some(node));
     }
 }

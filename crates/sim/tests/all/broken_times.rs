@@ -37,5 +37,5 @@ fn wrong_times_of_some_break_no_law_for_others() {
 
 #[test]
 fn an_owner_that_takes_any_time_is_found() {
-    is_found("--broken-times", Rule::BearsOutTimes, 0, BROKEN_SEEDS);
+    is_found("--broken-times", Rule::ConfirmsFutureTimes, 0, BROKEN_SEEDS);
 }

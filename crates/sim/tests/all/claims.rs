@@ -24,7 +24,7 @@ const FOUND: [(&str, u64); 3] = [("--storms", 8), ("--seeds", 1970), ("--durable
 /// have changed.
 const BROKEN_SEEDS: Range<u64> = 0..60;
 /// The rules that every quick run breaks.
-const SAMPLE_RULES: [Rule; 3] = [Rule::GrantsRecordNothing, Rule::MindsClaims, Rule::WaitsOutFormerFilters];
+const SAMPLE_RULES: [Rule; 3] = [Rule::GrantsRecordNothing, Rule::RespectsClaims, Rule::AwaitsFormerFilters];
 
 /// Number of replies to consumers, by their meaning.
 type Told = BTreeMap<&'static str, u64>;
@@ -107,16 +107,16 @@ fn every_rule_that_is_broken_is_found() {
 /// first. Returns `None` for a rule whose absence cannot be detected by these scenarios.
 fn found_at(rule: Rule) -> Option<(&'static str, u64)> {
     Some(match rule {
-        Rule::GrantsRecordNothing | Rule::MindsClaims | Rule::TellsUnknownClaims => ("--moves", 0),
-        Rule::WaitsOutClaims => ("--moves", 14),
-        Rule::CountsLeasesFromAsking => ("--moves", 15),
+        Rule::GrantsRecordNothing | Rule::RespectsClaims | Rule::ReportsUnknownClaims => ("--moves", 0),
+        Rule::AwaitsFormerGrants => ("--moves", 14),
+        Rule::CountsLeasesFromRequest => ("--moves", 15),
         Rule::AwaitsAllAnswers => ("--moves", 21),
         Rule::FormerHeadsVeto => ("--moves", 41),
-        Rule::AsksJoinersAnew => ("--moves", 2),
-        Rule::WaitsOutFormerFilters => ("--altered-claims", 0),
-        Rule::FormersKeepClaims => ("--altered-claims", 1),
+        Rule::RetestsWaiters => ("--moves", 2),
+        Rule::AwaitsFormerFilters => ("--altered-claims", 0),
+        Rule::InheritsClaims => ("--altered-claims", 1),
         // `crates/routing/tests/all/claim_moves.rs` tests these rules.
-        Rule::MindsFences | Rule::ConfirmsAwaitAll | Rule::RemembersClaims | Rule::ClaimsEnd => return None,
+        Rule::ChecksFences | Rule::ConfirmsAwaitAll | Rule::RemembersClaims | Rule::ClaimsExpire => return None,
         rule => panic!("{rule:?} is no rule of claims"),
     })
 }

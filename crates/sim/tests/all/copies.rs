@@ -54,7 +54,7 @@ fn a_rule_that_is_broken_is_found() {
         (
             "slices that have lost something do not vote",
             0,
-            OwnerLimits { rules: Rules::without(Rule::MindsGaps), ..kept },
+            OwnerLimits { rules: Rules::without(Rule::AwaitsGapExpiry), ..kept },
         ),
     ] {
         let found = first_found(known, BROKEN_SEEDS, OtherSeeds::Refused, |seed| {

@@ -78,5 +78,5 @@ fn an_entry_that_goes_before_its_time_is_missed() {
 
 #[test]
 fn an_entry_that_a_merge_lets_expire_early_is_missed() {
-    is_found("--copies", Rule::DatesCells, 13);
+    is_found("--copies", Rule::TimestampsCells, 13);
 }

@@ -41,9 +41,9 @@ fn a_rule_that_is_broken_is_found() {
         (
             "replies are remembered after a crash",
             14,
-            OwnerLimits { rules: Rules::without(Rule::RestoresNames), ..kept },
+            OwnerLimits { rules: Rules::without(Rule::RestoresIdempotencyKeys), ..kept },
         ),
-        ("cells of others' events are kept", 5, OwnerLimits { rules: Rules::without(Rule::KeepsPeerSets), ..kept }),
+        ("cells of others' events are kept", 5, OwnerLimits { rules: Rules::without(Rule::PersistsPeerSets), ..kept }),
     ] {
         let found = first_found(known, BROKEN_SEEDS, OtherSeeds::Refused, |seed| {
             let checkpoint_after_bytes = Scenario::durable(seed).owner_limits.checkpoint_after_bytes;

@@ -24,7 +24,7 @@ fn endpoints() -> Family {
 /// too early.
 #[test]
 fn an_endpoint_that_stamps_by_a_wrong_clock_is_found() {
-    is_found("--endpoints", Rule::EndpointStampsByJudgedTime, 0, BROKEN_SEEDS);
+    is_found("--endpoints", Rule::EndpointStampsByVerifiedTime, 0, BROKEN_SEEDS);
 }
 
 /// Regression test: after `SIGTERM` and a restart, 300 of 300 keys that clients had been told they may process were new

@@ -38,10 +38,10 @@ fn every_law_is_kept_and_other_copies_answer() {
 fn a_node_that_waits_for_its_disk_is_found() {
     let hung = Family::named("--hung-disks").expect("hung disks");
     let found = first_found(2, BROKEN_SEEDS, OtherSeeds::Refused, |seed| {
-        let fault = carried_out(&hung.without(Some(Rule::GivesUpHungDisks), seed)).1?;
+        let fault = carried_out(&hung.without(Some(Rule::AbandonsHungDisks), seed)).1?;
         Some(fault.lines().next().unwrap_or_default().to_owned())
     });
     let (seed, fault) = found.expect("nobody misses that a disk hangs");
-    println!("GivesUpHungDisks: --hung-disks {seed}: {fault}");
+    println!("AbandonsHungDisks: --hung-disks {seed}: {fault}");
     assert!(fault.starts_with("hung disk"), "{fault}");
 }

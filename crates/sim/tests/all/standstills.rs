@@ -42,5 +42,5 @@ fn every_law_is_kept() {
 
 #[test]
 fn a_node_that_does_not_mind_standstills_is_found() {
-    is_found("--standstills", Rule::MindsStandstills, 121, BROKEN_SEEDS);
+    is_found("--standstills", Rule::DetectsSuspensions, 121, BROKEN_SEEDS);
 }

@@ -22,7 +22,7 @@ const FOUND: [u64; 27] = [
 ];
 /// The seeds and rules that every quick run uses.
 const SAMPLE: Range<u64> = 0..2;
-const SAMPLE_RULES: [Rule; 2] = [Rule::SingleFlight, Rule::MindsGaps];
+const SAMPLE_RULES: [Rule; 2] = [Rule::SingleFlight, Rule::AwaitsGapExpiry];
 const STORM_MS: u128 = 20_000;
 /// Seeds to search for a storm that detects a missing rule, if the known seed no longer detects it because storms have
 /// changed. The range is small, because a search of more seeds takes hours. Such a search is started manually with
@@ -111,58 +111,61 @@ fn every_rule_that_is_broken_is_found() {
 /// storms do not show.
 fn found_at(rule: Rule) -> Option<u64> {
     Some(match rule {
-        Rule::SingleFlight | Rule::SetsAllCells | Rule::MindsGaps | Rule::ExpiresOnTime | Rule::AwaitsSets => 0,
-        Rule::RestoresNames => 1,
+        Rule::SingleFlight | Rule::SetsAllCells | Rule::AwaitsGapExpiry | Rule::ExpiresOnTime | Rule::AwaitsSets => 0,
+        Rule::RestoresIdempotencyKeys => 1,
         // Only one storm in hundreds shows it. `failover.rs`, `copies.rs` and `moves.rs` in `crates/routing/tests/all`
         // test it.
         Rule::FencesEpochs => return None,
-        Rule::AwaitsAcknowledgements | Rule::RemembersNames | Rule::FetchesAll | Rule::KeepsFormers => 2,
+        Rule::AwaitsAcknowledgements
+        | Rule::RemembersIdempotencyKeys
+        | Rule::FetchesAll
+        | Rule::RetainsPredecessors => 2,
         Rule::NumbersSets => 34,
         // `durable.rs` shows it at once.
-        Rule::KeepsPeerSets => return None,
+        Rule::PersistsPeerSets => return None,
         Rule::AwaitsDisk => 12,
         // Only one storm in dozens shows it. `kept.rs` in `crates/routing/tests/all` shows it at once.
         Rule::PersistsFirst => return None,
-        Rule::MindsOtherClocks => 8,
+        Rule::ToleratesClockSkew => 8,
         // This break is a head that does not wait for its predecessor. `crates/routing/tests/all/moves.rs` tests it.
         Rule::AwaitsFormerHeads => return None,
         // A storm does not show which events have no node that answers. `hung_disks.rs` tests it.
-        Rule::GivesUpHungDisks => return None,
+        Rule::AbandonsHungDisks => return None,
         // This break needs clocks that are wrong by more than the configuration allows. `wrong_clocks.rs` tests it.
         Rule::MeasuresClocks => return None,
         // This break needs a cluster of a single node. `wrong_clocks.rs` tests it.
-        Rule::ComparesFirstLook => return None,
+        Rule::ChecksClockAtStart => return None,
         // This break needs machines that are suspended with all their clocks. `standstills.rs` tests it.
-        Rule::MindsStandstills => return None,
+        Rule::DetectsSuspensions => return None,
         // No event time is wrong in a storm. `broken_times.rs` tests it.
-        Rule::BearsOutTimes => return None,
+        Rule::ConfirmsFutureTimes => return None,
         // This break needs nodes that are cut off. `cut_offs.rs` tests it.
         Rule::HoldsLease | Rule::AwaitsLeases => return None,
-        Rule::ReadyWhenWhole => 6,
+        Rule::ReadyWhenComplete => 6,
         // No event of these storms is claimed. `claims.rs` and `crates/routing/tests/all/claim_moves.rs` test these
         // rules.
         Rule::GrantsRecordNothing
         | Rule::AwaitsAllAnswers
-        | Rule::WaitsOutClaims
-        | Rule::CountsLeasesFromAsking
+        | Rule::AwaitsFormerGrants
+        | Rule::CountsLeasesFromRequest
         | Rule::FormerHeadsVeto
-        | Rule::MindsFences
-        | Rule::MindsClaims
+        | Rule::ChecksFences
+        | Rule::RespectsClaims
         | Rule::ConfirmsAwaitAll
         | Rule::RemembersClaims
-        | Rule::AsksJoinersAnew
-        | Rule::FormersKeepClaims
-        | Rule::ClaimsEnd
-        | Rule::TellsUnknownClaims
-        | Rule::WaitsOutFormerFilters => return None,
+        | Rule::RetestsWaiters
+        | Rule::InheritsClaims
+        | Rule::ClaimsExpire
+        | Rule::ReportsUnknownClaims
+        | Rule::AwaitsFormerFilters => return None,
         // No producer needs a right in these storms. `rights.rs` tests it.
         Rule::RightsFollowTheMap => return None,
         // Storms have no Redis endpoints. `endpoints.rs` tests these rules.
-        Rule::EndpointStampsByJudgedTime
+        Rule::EndpointStampsByVerifiedTime
         | Rule::EndpointConfirmsBeforeStop
         | Rule::EndpointChecksRightsAtConfirm
         | Rule::CountsTtlByEachWindow => return None,
         // Only fingerprint cells depend on this rule. `cuckoo.rs` tests it.
-        Rule::DatesCells => return None,
+        Rule::TimestampsCells => return None,
     })
 }

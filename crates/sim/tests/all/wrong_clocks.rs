@@ -64,5 +64,5 @@ fn every_law_is_kept_by_a_lone_node() {
 /// recorded before.
 #[test]
 fn a_lone_node_that_believes_its_first_look_is_found() {
-    is_found("--lone-clocks", Rule::ComparesFirstLook, 0, BROKEN_SEEDS);
+    is_found("--lone-clocks", Rule::ChecksClockAtStart, 0, BROKEN_SEEDS);
 }

@@ -154,7 +154,7 @@ async fn take(
 ) -> anyhow::Result<Document> {
     let begun_ms = now_ms();
     let mut map = status::ask(member).await?.map;
-    let altered = cut_lines(&mut map);
+    let altered = remove_predecessors(&mut map);
     let left_out = leave_out(&mut map);
     let secrets = metadata::secrets(member, &map).await?;
     let total_bytes = map.filters.values().map(|record| cells_bytes(record) * record.owners.len() as u64).sum();
@@ -199,7 +199,7 @@ async fn take(
 /// has a predecessor of the same name, which still answers lookups. A backup can contain only one filter per name, so
 /// this function removes the predecessors from the map. The restored filter then lacks the events of its predecessor,
 /// and counts them as lost.
-fn cut_lines(map: &mut ClusterMap) -> BTreeSet<FilterId> {
+fn remove_predecessors(map: &mut ClusterMap) -> BTreeSet<FilterId> {
     let lines: Vec<_> = map.filters.keys().filter_map(|id| Some((*id, map.former_of(*id)?.0))).collect();
     for (_, former) in &lines {
         map.filters.remove(former);

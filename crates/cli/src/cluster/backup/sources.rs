@@ -20,7 +20,7 @@ use super::status;
 use crate::cluster::connect::Operator;
 
 /// How long a node may take to answer.
-const PATIENCE: Duration = Duration::from_secs(8);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Maximum number of attempts to read the cells of a slice. An attempt can fail because the slice moves to another node
 /// while its cells are read. The cluster map is therefore read again before each further attempt.
@@ -130,7 +130,7 @@ impl Sources {
         let address = self.map.nodes.get(&node).map(|record| record.address.clone());
         let address = address.context("it is no member any more").map_err(Failed::Node)?;
         let Self { nodes, member, .. } = self;
-        Ok(nodes.entry(node).or_insert_with(|| member.at(&address).within(PATIENCE)).clone())
+        Ok(nodes.entry(node).or_insert_with(|| member.at(&address).within(REQUEST_TIMEOUT)).clone())
     }
 
     /// Requests one piece after another from a node, while a thread writes them.

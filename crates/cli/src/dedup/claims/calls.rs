@@ -31,26 +31,26 @@ const LEASE_MIN: Duration = Duration::from_millis(100);
 /// How long a run that was interrupted still waits for the reply to a claim request. The cluster may grant the claim
 /// while the run ends, and the run then needs the reply to release the claim. Without a release, no other consumer
 /// could claim the event until the lease ends.
-pub(in crate::dedup) const LET_GO_WITHIN: Duration = Duration::from_secs(2);
+pub(in crate::dedup) const CLAIM_REPLY_WAIT_MAX: Duration = Duration::from_secs(2);
 /// How long a run that was interrupted continues to confirm claims whose records it has written. If a claim is not
 /// confirmed in this time, its lease ends. Another run can then claim the event and write the same record a second
 /// time.
-const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
+const CONFIRM_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Claims events like [`claimed`], but limits the wait for the reply when the run must end. From the moment when
-/// `given_up` completes, the function waits for at most [`LET_GO_WITHIN`]. If no reply arrives in this time, the
-/// function reports all events as held by other consumers, so that the run does not write their records.
-pub(in crate::dedup) async fn claimed_or_left<R: Records>(
+/// `wait_ended` completes, the function waits for at most [`CLAIM_REPLY_WAIT_MAX`]. If no reply arrives in this time,
+/// the function reports all events as held by other consumers, so that the run does not write their records.
+pub(in crate::dedup) async fn claim_until_end<R: Records>(
     filter: &Filter,
     lease: Duration,
     batch: &Batch<R>,
     events: &[usize],
     ahead_ms: &[u64],
-    given_up: impl Future<Output = TokioInstant>,
+    wait_ended: impl Future<Output = TokioInstant>,
 ) -> Result<Claimed, CallError> {
     let asked = claimed(filter, lease, batch, events, ahead_ms);
-    let answers = answered(asked, given_up, LET_GO_WITHIN).await;
-    answers.unwrap_or_else(|| Ok(left_to_others(batch, events)))
+    let answers = answered(asked, wait_ended, CLAIM_REPLY_WAIT_MAX).await;
+    answers.unwrap_or_else(|| Ok(held_by_others(batch, events)))
 }
 
 /// Claims some events of a batch. `ahead_ms` has the times of the events after the batch, if the claim covers the whole
@@ -80,15 +80,15 @@ async fn claimed<R: Records>(
     Ok(Claimed { verdicts, answers: Some(Answers { asked, answers: all }) })
 }
 
-/// Confirms events like [`confirmed`]. If the run has stopped waiting, this waits for at most [`CONFIRMED_WITHIN`]
+/// Confirms events like [`confirmed`]. If the run has stopped waiting, this waits for at most [`CONFIRM_WAIT_MAX`]
 /// more.
-pub(in crate::dedup) async fn confirmed_or_not<R: Records>(
+pub(in crate::dedup) async fn confirm_until_end<R: Records>(
     filter: &Filter,
     batch: &Batch<R>,
     granted: &[(usize, Fence)],
-    given_up: impl Future<Output = TokioInstant>,
+    wait_ended: impl Future<Output = TokioInstant>,
 ) -> Result<Vec<Confirming>, CallError> {
-    let answers = answered(confirmed(filter, batch, granted), given_up, CONFIRMED_WITHIN).await;
+    let answers = answered(confirmed(filter, batch, granted), wait_ended, CONFIRM_WAIT_MAX).await;
     answers.unwrap_or_else(|| Ok(vec![Confirming::Undecided(Reason::Unknown); granted.len()]))
 }
 
@@ -146,7 +146,7 @@ fn some<T: Copy>(all: &[T], events: &[usize]) -> Vec<T> {
 
 /// Returns a substitute for the reply to a claim request for which the run no longer waits. The substitute reports the
 /// requested events as held by other consumers, so the run neither writes nor records these events.
-fn left_to_others<R>(batch: &Batch<R>, events: &[usize]) -> Claimed {
+fn held_by_others<R>(batch: &Batch<R>, events: &[usize]) -> Claimed {
     let answers = events.iter().map(|event| (*event, Answer::Held(Duration::ZERO))).collect();
     let verdicts = vec![Verdict::Undecided(Reason::Unknown); batch.parsed.len()];
     Claimed { verdicts, answers: Some(Answers { asked: Instant::now(), answers }) }

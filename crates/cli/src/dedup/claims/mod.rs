@@ -4,8 +4,8 @@
 //! A record is written only while the claim of its event is valid. If the lease of the claim is about to end, the run
 //! claims the event again before it writes the record.
 //!
-//! If other consumers hold events of a batch, the batch is set aside and retried later. The number of batches that are
-//! set aside is bounded.
+//! If other consumers hold events of a batch, the batch is deferred and retried later. The number of batches that are
+//! deferred is bounded.
 
 pub(super) mod calls;
 
@@ -20,19 +20,19 @@ use crate::input::Batch;
 use crate::report::filter::ClaimsReport;
 
 /// Maximum number of batches with held events before the input waits.
-const ASIDE_BATCHES_MAX: usize = 32;
+const DEFERRED_BATCHES_MAX: usize = 32;
 /// If less than 1/8 of a lease is left, the event is claimed again before its record is written, because writing takes
 /// time.
-const LEAST_PARTS: u32 = 8;
+const LEASE_LEFT_DIVISOR: u32 = 8;
 /// Maximum and minimum pause before a run retries the claim of an event that another consumer holds. The run does not
 /// wait for the whole lease, because the other consumer may confirm or release the event long before its lease ends.
-const ASK_EVERY_MAX: Duration = Duration::from_secs(1);
-const ASK_EVERY_MIN: Duration = Duration::from_millis(20);
+const RECLAIM_PAUSE_MAX: Duration = Duration::from_secs(1);
+const RECLAIM_PAUSE_MIN: Duration = Duration::from_millis(20);
 
 /// First pause before the run repeats a claim request that the cluster could not decide because of a problem with its
-/// nodes. The pause doubles with each failed attempt, up to [`TROUBLED_DOUBLINGS_MAX`] times.
-const TROUBLED: Duration = Duration::from_millis(250);
-const TROUBLED_DOUBLINGS_MAX: u32 = 4;
+/// nodes. The pause doubles with each failed attempt, up to [`RETRY_DOUBLINGS_MAX`] times.
+const RETRY_PAUSE_FIRST: Duration = Duration::from_millis(250);
+const RETRY_DOUBLINGS_MAX: u32 = 4;
 
 /// Answers to a request that claimed some events of a batch.
 pub(super) struct Answers {
@@ -52,7 +52,7 @@ impl Answers {
 
     /// Removes the granted events, and returns them so that they can be released. From then on they belong to other
     /// consumers.
-    pub(super) fn give_back(&mut self) -> Vec<(usize, Fence)> {
+    pub(super) fn take_granted(&mut self) -> Vec<(usize, Fence)> {
         let granted = self.granted();
         for (_, answer) in &mut self.answers {
             if matches!(answer, Answer::Granted(_)) {
@@ -91,12 +91,12 @@ pub(super) struct Claims<R> {
     pub(super) trouble: Option<Reason>,
     /// How often the cluster was asked about the batch.
     asked: u32,
-    aside: VecDeque<Aside<R>>,
+    deferred: VecDeque<DeferredBatch<R>>,
     pub(super) report: ClaimsReport,
 }
 
 /// A batch that waits because some of its events are not decided.
-struct Aside<R> {
+struct DeferredBatch<R> {
     batch: Box<Batch<R>>,
     events: Vec<usize>,
     due: Instant,
@@ -113,7 +113,7 @@ impl<R> Claims<R> {
             pause: Duration::ZERO,
             trouble: None,
             asked: 0,
-            aside: VecDeque::new(),
+            deferred: VecDeque::new(),
             report: ClaimsReport::default(),
         }
     }
@@ -125,7 +125,7 @@ impl<R> Claims<R> {
     /// and the run claims their events again later.
     pub(super) fn begin(&mut self, events: usize, answers: &Answers, asked: u32, now: Instant) -> Vec<(usize, Fence)> {
         let ends = answers.asked + self.lease - self.lease / CLOCK_RATE_PARTS as u32;
-        let is_over = ends.saturating_duration_since(now) < self.lease / LEAST_PARTS;
+        let is_over = ends.saturating_duration_since(now) < self.lease / LEASE_LEFT_DIVISOR;
         let mut over = Vec::new();
         let mut of_others = 0;
         let mut left = Duration::ZERO;
@@ -163,10 +163,10 @@ impl<R> Claims<R> {
         match self.trouble {
             // Writing the granted records frees room in the table of claims for more of the batch.
             Some(Reason::Overloaded) if !self.granted.is_empty() => Duration::ZERO,
-            Some(_) => TROUBLED * 2_u32.pow(asked.min(TROUBLED_DOUBLINGS_MAX)),
+            Some(_) => RETRY_PAUSE_FIRST * 2_u32.pow(asked.min(RETRY_DOUBLINGS_MAX)),
             // Events that an earlier record of this run holds are confirmed by then.
             None if asked == 0 => Duration::ZERO,
-            None => (left / 4).clamp(ASK_EVERY_MIN, ASK_EVERY_MAX),
+            None => (left / 4).clamp(RECLAIM_PAUSE_MIN, RECLAIM_PAUSE_MAX),
         }
     }
 
@@ -176,7 +176,7 @@ impl<R> Claims<R> {
     }
 
     /// Removes and returns the granted claims, because their records were not written.
-    pub(super) fn unwritten(&mut self) -> Vec<(usize, Fence)> {
+    pub(super) fn take_unwritten(&mut self) -> Vec<(usize, Fence)> {
         std::mem::take(&mut self.granted)
     }
 
@@ -207,36 +207,36 @@ impl<R> Claims<R> {
     }
 
     /// Keeps the current batch if some of its events are not decided. Otherwise returns it.
-    pub(super) fn put_aside(&mut self, batch: Box<Batch<R>>, now: Instant) -> Option<Box<Batch<R>>> {
+    pub(super) fn defer(&mut self, batch: Box<Batch<R>>, now: Instant) -> Option<Box<Batch<R>>> {
         if self.held.is_empty() {
             return Some(batch);
         }
         let events = std::mem::take(&mut self.held);
-        self.aside.push_back(Aside { batch, events, due: now + self.pause, asked: self.asked + 1 });
+        self.deferred.push_back(DeferredBatch { batch, events, due: now + self.pause, asked: self.asked + 1 });
         None
     }
 
     /// Returns how many records and batches wait.
     pub(super) fn waiting(&self, now: Instant) -> Waiting {
         Waiting {
-            records: self.aside.iter().map(|aside| aside.events.len()).sum(),
-            batches: self.aside.len(),
-            is_crowded: self.aside.len() >= ASIDE_BATCHES_MAX,
-            due: self.aside.iter().map(|aside| aside.due.saturating_duration_since(now)).min(),
+            records: self.deferred.iter().map(|deferred| deferred.events.len()).sum(),
+            batches: self.deferred.len(),
+            is_crowded: self.deferred.len() >= DEFERRED_BATCHES_MAX,
+            due: self.deferred.iter().map(|deferred| deferred.due.saturating_duration_since(now)).min(),
         }
     }
 
     /// Returns a batch that is due to be asked about again, and how often it was asked about.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<(Retry<R>, u32)> {
-        let place = self.aside.iter().position(|aside| aside.due <= now)?;
-        let Aside { batch, events, asked, .. } = self.aside.remove(place)?;
+        let place = self.deferred.iter().position(|deferred| deferred.due <= now)?;
+        let DeferredBatch { batch, events, asked, .. } = self.deferred.remove(place)?;
         Some((Retry { batch, events }, asked))
     }
 
     /// Leaves all waiting events to the other consumers, because the run ends.
     pub(super) fn leave(&mut self) {
-        self.report.left += self.aside.iter().map(|aside| aside.events.len() as u64).sum::<u64>();
-        self.aside.clear();
+        self.report.left += self.deferred.iter().map(|deferred| deferred.events.len() as u64).sum::<u64>();
+        self.deferred.clear();
     }
 }
 
@@ -271,7 +271,7 @@ mod tests {
         claims.written();
         assert_eq!(claims.confirmed(&[Confirming::Confirmed, Confirming::Undecided(Reason::NotReady)], false), 1);
         assert_eq!(claims.confirmed(&[Confirming::LeaseLost(Lost::NotHeld)], true), 0);
-        assert!(claims.put_aside(Box::default(), now).is_none());
+        assert!(claims.defer(Box::default(), now).is_none());
         assert_eq!(claims.waiting(now).due, Some(Duration::ZERO), "the first time it may be this run's own");
         let (Retry { batch, events }, asked) = claims.take_due(now).expect("due");
         assert_eq!((events.as_slice(), asked), (&[1][..], 1));
@@ -281,7 +281,7 @@ mod tests {
             asked,
             now,
         );
-        assert!(claims.put_aside(batch, now).is_none());
+        assert!(claims.defer(batch, now).is_none());
         assert_eq!(claims.waiting(now).due, Some(Duration::from_millis(100)), "a quarter of what is left");
         assert!(claims.take_due(now).is_none());
         claims.leave();
@@ -294,11 +294,11 @@ mod tests {
     fn what_is_given_back_is_left_to_others() {
         let (now, answers) = (Instant::now(), vec![(0, own(1)), (2, Answer::Decided)]);
         let mut answers = Answers { asked: now, answers };
-        assert_eq!(answers.give_back().len(), 1);
+        assert_eq!(answers.take_granted().len(), 1);
         let mut claims: Claims<Block> = Claims::new(LEASE);
         claims.begin(4, &answers, 0, now);
         assert_eq!([0, 2].map(|event| claims.is_held(event)), [true, false]);
-        assert!(claims.granted().is_empty() && claims.put_aside(Box::default(), now).is_none());
+        assert!(claims.granted().is_empty() && claims.defer(Box::default(), now).is_none());
         claims.leave();
         assert_eq!(claims.report.left, 1);
     }
@@ -319,7 +319,7 @@ mod tests {
         let (mut claims, now) = claims(vec![(0, own(1))], Duration::ZERO);
         assert_eq!(claims.confirmed(&[Confirming::Undecided(Reason::NotReady)], true), 0);
         assert_eq!(claims.report.unconfirmed, 1);
-        assert!(claims.put_aside(Box::default(), now).is_some());
+        assert!(claims.defer(Box::default(), now).is_some());
         assert_eq!((claims.waiting(now).due, claims.waiting(now).records), (None, 0));
     }
 
@@ -328,15 +328,19 @@ mod tests {
     fn what_nothing_is_said_of_waits() {
         let (mut claims, now) = claims(vec![(2, Answer::Troubled(Reason::SlicesDown))], Duration::ZERO);
         assert!(claims.is_held(2) && claims.trouble == Some(Reason::SlicesDown));
-        assert!(claims.put_aside(Box::default(), now).is_none());
-        assert_eq!(claims.waiting(now).due, Some(TROUBLED));
+        assert!(claims.defer(Box::default(), now).is_none());
+        assert_eq!(claims.waiting(now).due, Some(RETRY_PAUSE_FIRST));
         assert_eq!((claims.waiting(now).records, claims.report.waited), (1, 0), "it waits for no other run");
         let mut pause = |asked| {
             let answers = vec![(2, Answer::Troubled(Reason::SlicesDown))];
             claims.begin(4, &Answers { asked: now, answers }, asked, now);
             claims.pause
         };
-        assert_eq!([1, 2, 4, 9].map(&mut pause), [2, 4, 16, 16].map(|times| TROUBLED * times), "more and more slowly");
+        assert_eq!(
+            [1, 2, 4, 9].map(&mut pause),
+            [2, 4, 16, 16].map(|times| RETRY_PAUSE_FIRST * times),
+            "more and more slowly"
+        );
     }
 
     /// If the table of claims is smaller than a batch, the batch is claimed in parts.
@@ -344,14 +348,14 @@ mod tests {
     fn what_found_no_room_is_asked_about_as_soon_as_others_have_made_room() {
         let (mut claims, now) = claims(vec![(0, own(1)), (1, Answer::Troubled(Reason::Overloaded))], Duration::ZERO);
         assert_eq!(claims.confirmed(&[Confirming::Confirmed], true), 0);
-        assert!(claims.put_aside(Box::default(), now).is_none());
+        assert!(claims.defer(Box::default(), now).is_none());
         assert_eq!(claims.waiting(now).due, Some(Duration::ZERO));
     }
 
     #[test]
     fn what_was_not_written_is_given_back_and_not_counted() {
         let (mut claims, _) = claims(vec![(0, own(1)), (3, own(2))], Duration::ZERO);
-        assert_eq!(claims.unwritten().len(), 2);
+        assert_eq!(claims.take_unwritten().len(), 2);
         assert_eq!((claims.granted().len(), claims.report.claimed), (0, 0));
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use firstseen_filter::duration;
 
-use super::{about, grouped, pasted, percent, wrapped};
+use super::{about, grouped, percent, wrapped, write_wrapped_command};
 use crate::plan::Plan;
 use crate::plan::costs::Costs;
 use crate::plan::recommended::{Recommended, WithLateness};
@@ -94,7 +94,7 @@ fn recommend(recommended: &Recommended, filters: &[Costs], out: &mut dyn Write) 
     writeln!(out)?;
     writeln!(out, "  Recommended: kind {}. In one process:", recommended.kind)?;
     writeln!(out)?;
-    pasted(&recommended.command, out)?;
+    write_wrapped_command(&recommended.command, out)?;
     if let Some(WithLateness { lateness_ms, memory_bytes, bits_per_event }) = &recommended.with_lateness {
         let lateness = duration(*lateness_ms);
         let late = format!(

@@ -13,7 +13,7 @@ use crate::text::size::ByteSize;
 /// Writes the machines, which are the first lines of a plan.
 pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let Some((first, others)) = plan.buy.split_first() else { return Ok(()) };
-    let mut answer = if first.can_be_had() {
+    let mut answer = if first.is_available() {
         format!("Buy {}, for kind {}.", size(first), plan.buy_kind)
     } else {
         format!(
@@ -23,7 +23,7 @@ pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
             first.machines
         )
     };
-    for other in others.iter().filter(|other| other.can_be_had()) {
+    for other in others.iter().filter(|other| other.is_available()) {
         answer += &format!(" Or {}.", size(other));
     }
     if let Some(smaller) = smaller(plan) {

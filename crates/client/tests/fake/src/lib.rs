@@ -128,11 +128,11 @@ pub fn definition(window: &str, slicing: &str) -> SlicedDefinition {
 }
 
 /// Maximum time that a test waits for anything. The limit ends tests that hang, and is long enough for slow machines.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Waits until a condition holds. Panics after [`PATIENCE`].
+/// Waits until a condition holds. Panics after [`TIMEOUT`].
 pub async fn eventually(what: &str, condition: impl Fn() -> bool) {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + TIMEOUT;
     while !condition() {
         assert!(tokio::time::Instant::now() < deadline, "waited in vain for {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -245,7 +245,7 @@ impl FakeCluster {
     }
 
     /// Makes a node ignore all requests for descriptions of filters.
-    pub fn hesitate(&self, node: NodeId) {
+    pub fn ignore_descriptions(&self, node: NodeId) {
         lock(&self.state).hesitates = Some(node);
     }
 

@@ -15,7 +15,7 @@ use super::{DOWN, HASHES, SLICES, Size, order_of_loss, strict};
 use crate::document::{Axis, Readings, Sheet};
 use crate::experiment::EvalError;
 use crate::failing::{Belief, is_duplicate_while_down};
-use crate::measure::{count, pooled_beside};
+use crate::measure::{count, pooled_with_expected};
 use crate::nodes::Nodes;
 use crate::stats::Counts;
 use crate::stream::{Keys, StreamSpec};
@@ -141,7 +141,7 @@ pub(super) fn sheet(found: &[Found]) -> Sheet {
     let series = (0..).zip(SERIES).map(|(index, (name, formula))| {
         let points = (0..=HASHES).map(|set_min| {
             let place = (index * (HASHES + 1) + set_min) as usize;
-            pooled_beside(&wrong, &expected, place).at(set_min)
+            pooled_with_expected(&wrong, &expected, place).at(set_min)
         });
         Readings::new(name, formula, points)
     });

@@ -10,7 +10,7 @@ use super::growing::{Full, Growing, Law};
 use super::{Case, FACTORS, HASHES, LIMITS, RATE, Size, UPKEEP_TICKS};
 use crate::document::{Axis, Readings, Sheet};
 use crate::experiment::EvalError;
-use crate::measure::{Compared, averaged_beside, pooled_beside};
+use crate::measure::{Compared, averaged_with_expected, pooled_with_expected};
 use crate::stats::Counts;
 
 /// Number of points on the time axis.
@@ -153,7 +153,7 @@ impl Curve {
     fn rate(self, bin: usize, runs: &[Vec<Course>], drawn: &[Vec<Course>]) -> Compared {
         let errors: Vec<_> = runs.iter().map(|run| run[self.case].errors.clone()).collect();
         let rates: Vec<_> = drawn.iter().map(|run| run[self.of_draw].rates()).collect();
-        pooled_beside(&errors, &rates, bin)
+        pooled_with_expected(&errors, &rates, bin)
     }
 
     fn generations(self, bin: usize, size: Size, runs: &[Vec<Course>], drawn: &[Vec<Course>]) -> Compared {
@@ -162,6 +162,6 @@ impl Curve {
         // Ticks are integers. Another run may have one tick more or less, even if none of these runs differs.
         let tick = BINS as f64 / size.ticks() as f64;
         let error = tick / (runs.len() as f64).sqrt();
-        averaged_beside(&measured, &expected, bin, size.ticks() / BINS).with_error_of(error)
+        averaged_with_expected(&measured, &expected, bin, size.ticks() / BINS).with_error_of(error)
     }
 }

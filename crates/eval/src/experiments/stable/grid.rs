@@ -8,7 +8,7 @@ use super::urls::{Cells, FORMULA, Outcome, Scores, Urls};
 use super::{DECREMENTS, GAP_HASHES, KINDS};
 use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::EvalError;
-use crate::measure::{Clock, Compared, averaged, averaged_beside, pooled_beside};
+use crate::measure::{Clock, Compared, averaged, averaged_with_expected, pooled_with_expected};
 use crate::stats::Counts;
 use crate::stream::{Keys, StreamSpec};
 
@@ -205,7 +205,7 @@ fn f1_sheet(sweep: &Sweep, first: [usize; 2], found: &[Found]) -> Sheet {
     let series = KINDS.iter().zip(&sweep.kinds).zip(first).map(|(((kind, _), places), first)| {
         let samples = found.first().map_or(0, |found| found.outcomes[first].false_positives.trials);
         readings(format!("measured, {kind}"), places, true, |at| {
-            averaged_beside(&values, &expected, first + at, samples)
+            averaged_with_expected(&values, &expected, first + at, samples)
         })
     });
     Sheet::new(format!("URLs: F1 against {}", sweep.title), sweep.x.clone(), Axis::linear("F1 of duplicates"), series)
@@ -221,7 +221,9 @@ fn errors_sheet(sweep: &Sweep, first: [usize; 2], found: &[Found]) -> Sheet {
         let counts: Vec<Vec<Counts>> = found.iter().map(|found| found.outcomes.iter().map(counted).collect()).collect();
         let expected = expected(found, scored);
         KINDS.iter().zip(&sweep.kinds).zip(first).map(move |(((kind, _), places), first)| {
-            readings(format!("{error}: {kind}"), places, false, |at| pooled_beside(&counts, &expected, first + at))
+            readings(format!("{error}: {kind}"), places, false, |at| {
+                pooled_with_expected(&counts, &expected, first + at)
+            })
         })
     });
     Sheet::new(

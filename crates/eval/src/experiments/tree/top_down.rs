@@ -15,7 +15,7 @@ use super::super::climbing::Shape;
 use super::{Size, tree_spec};
 use crate::document::{Axis, Readings, Sheet};
 use crate::experiment::EvalError;
-use crate::measure::{count, pooled_beside, shaped};
+use crate::measure::{count, pooled_with_expected, shaped};
 use crate::nodes::Nodes;
 use crate::stats::Counts;
 use crate::stream::Event;
@@ -137,7 +137,7 @@ fn sheet(shape: Shape, found: &[&Found]) -> Sheet {
             *formula,
             (0..shape.levels).map(|top_down| {
                 let place = index * shape.levels as usize + top_down as usize;
-                pooled_beside(&errors, &expected, place).at(top_down)
+                pooled_with_expected(&errors, &expected, place).at(top_down)
             }),
         )
     });

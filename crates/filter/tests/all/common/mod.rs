@@ -16,9 +16,9 @@ pub(crate) fn config(cases: u32) -> ProptestConfig {
 }
 
 /// SplitMix64 generator.
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct TestRng(pub(crate) u64);
 
-impl Dice {
+impl TestRng {
     pub(crate) fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -148,26 +148,26 @@ pub(crate) struct Pace {
 pub(crate) struct Stream {
     pub(crate) clock: WindowClock,
     pub(crate) now_ms: u64,
-    pub(crate) dice: Dice,
+    pub(crate) rng: TestRng,
 }
 
 impl Stream {
     pub(crate) fn new(definition: &FilterDefinition, start_ms: u64, seed: u64) -> Self {
         let clock = WindowClock::new(definition.unit.clone(), definition.rule, definition.future_max_ms);
-        Self { clock, now_ms: start_ms, dice: Dice(seed) }
+        Self { clock, now_ms: start_ms, rng: TestRng(seed) }
     }
 
     /// Returns the next `events` events that are within the lateness.
     pub(crate) fn batch(&mut self, events: usize, pace: Pace) -> (Vec<Digest>, Vec<Stamp>) {
         let (mut digests, mut stamps) = (Vec::new(), Vec::new());
         for _ in 0..events {
-            if self.dice.below(pace.events_per_step) == 0 {
-                self.now_ms += 1 + self.dice.below(pace.step_max);
+            if self.rng.below(pace.events_per_step) == 0 {
+                self.now_ms += 1 + self.rng.below(pace.step_max);
             }
-            let late = pace.late_one_of > 0 && self.dice.below(pace.late_one_of) == 0;
-            let behind_ms = if late { self.dice.below(pace.late_max + 1) } else { 0 };
+            let late = pace.late_one_of > 0 && self.rng.below(pace.late_one_of) == 0;
+            let behind_ms = if late { self.rng.below(pace.late_max + 1) } else { 0 };
             if let Placed::At(stamp) = self.clock.place(Some(self.now_ms.saturating_sub(behind_ms))) {
-                digests.push(digest(self.dice.below(pace.keys)));
+                digests.push(digest(self.rng.below(pace.keys)));
                 stamps.push(stamp);
             }
         }

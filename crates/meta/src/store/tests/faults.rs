@@ -53,7 +53,7 @@ async fn in_time<T>(work: impl Future<Output = T>) -> T {
 async fn what_was_kept_back_is_used_where_there_is_no_room_and_kept_back_again() {
     let disk = MemoryDisk::default();
     let (database, mut log) = open(&disk).await.expect("opens");
-    let short = database.watch_short();
+    let short = database.watch_nearly_full();
     database.keep_reserve().await;
     assert!(!*short.borrow() && disk.names().expect("names").contains(&"meta.reserve".to_owned()));
     disk.set_room_bytes(Some(0));
@@ -76,9 +76,9 @@ async fn without_any_room_the_store_waits_and_goes_on_by_itself() {
     // No space was reserved.
     disk.set_room_bytes(Some(0));
     let (mut writer, mut reader) = (log.clone(), log.clone());
-    let mut short = database.watch_short();
+    let mut short = database.watch_nearly_full();
     let writing = tokio::spawn(async move { append(&mut writer, 6..=300).await });
-    in_time(short.wait_for(|is_short| *is_short)).await.expect("it is heard");
+    in_time(short.wait_for(|is_nearly_full| *is_nearly_full)).await.expect("it is heard");
     let found = in_time(indexes(&mut reader)).await;
     assert!(found.len() >= 5 && found.len() < 300, "what is there can be read: {found:?}");
     assert!(!writing.is_finished(), "nobody gives up");
@@ -95,9 +95,9 @@ async fn who_stops_waits_for_no_room() {
     let disk = MemoryDisk::default();
     let (database, mut log) = open(&disk).await.expect("opens");
     disk.set_room_bytes(Some(0));
-    let mut short = database.watch_short();
+    let mut short = database.watch_nearly_full();
     let writing = tokio::spawn(async move { append(&mut log, 1..=300).await });
-    in_time(short.wait_for(|is_short| *is_short)).await.expect("it is heard");
+    in_time(short.wait_for(|is_nearly_full| *is_nearly_full)).await.expect("it is heard");
     database.stop_waiting();
     let error = in_time(writing).await.expect("it ends").expect_err("there is no room");
     assert!(error.contains("is full") && error.contains("make room"), "{error}");

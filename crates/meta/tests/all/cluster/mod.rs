@@ -143,13 +143,13 @@ async fn a_start_is_over_once_however_often_that_is_asked() {
         start.unwrap()
     };
     let first = started_after(Incarnation(0)).await;
-    node.meta.begin_anew(first);
-    node.meta.begin_anew(first);
+    node.meta.mark_restarted(first);
+    node.meta.mark_restarted(first);
     let second = started_after(first).await;
     // The request comes too late, because the node already counts as restarted.
-    node.meta.begin_anew(first);
+    node.meta.mark_restarted(first);
     node.meta.propose(command(70, filter("clicks"))).await.unwrap();
-    node.meta.begin_anew(second);
+    node.meta.mark_restarted(second);
     let third = started_after(second).await;
     node.meta.propose(command(71, Change::DropFilter { name: "clicks".into() })).await.unwrap();
     assert_eq!((second.0, third.0), (first.0 + 1, first.0 + 2));

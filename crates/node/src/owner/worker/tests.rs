@@ -51,7 +51,7 @@ fn worker(inbox: OwnerInbox) -> Worker {
         limits: OwnerLimits::default(),
         queue_age_max_ms: 3_600_000,
         rate_max_events_per_s: None,
-        surroundings: Surroundings {
+        node_context: NodeContext {
             clock,
             metrics: Arc::new(Metrics::new()),
             proposals,
@@ -162,7 +162,7 @@ async fn what_cannot_be_sent_ends_what_waits_for_it() {
 #[should_panic(expected = "a record to persist, but no journal")]
 fn what_no_journal_takes_is_a_mistake() {
     let (_queue, inbox) = queue(1000);
-    worker(inbox).carry_out_one(Command::Persist(Record { filter: FILTER, group: 0, entries: Vec::new() }));
+    worker(inbox).execute_one(Command::Persist(Record { filter: FILTER, group: 0, entries: Vec::new() }));
 }
 
 #[tokio::test]

@@ -32,9 +32,9 @@ pub(crate) struct Parsed {
 
 /// Parses bytes that arrive in pieces. Each piece ends at a position in `ends` or at the end of the bytes.
 pub(crate) fn parse_in_pieces(bytes: &[u8], ends: &[usize], limits: Limits) -> Parsed {
-    let (mut parser, mut parsed, mut taken_bytes) = (Parser::new(limits), Parsed::default(), 0);
+    let (mut parser, mut parsed, mut consumed_bytes) = (Parser::new(limits), Parsed::default(), 0);
     for &end in ends.iter().chain([&bytes.len()]) {
-        let mut rest = &bytes[taken_bytes..end];
+        let mut rest = &bytes[consumed_bytes..end];
         loop {
             match parser.next(&mut rest) {
                 Ok(Some(command)) => {
@@ -49,9 +49,9 @@ pub(crate) fn parse_in_pieces(bytes: &[u8], ends: &[usize], limits: Limits) -> P
                 }
             }
         }
-        taken_bytes = end - rest.len();
+        consumed_bytes = end - rest.len();
     }
-    parsed.left_bytes = bytes.len() - taken_bytes;
+    parsed.left_bytes = bytes.len() - consumed_bytes;
     parsed
 }
 
@@ -84,9 +84,9 @@ pub(crate) fn refused(line: &str) -> String {
 }
 
 /// Random number generator (SplitMix64).
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct TestRng(pub(crate) u64);
 
-impl Dice {
+impl TestRng {
     pub(crate) fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;

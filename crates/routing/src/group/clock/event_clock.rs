@@ -53,7 +53,7 @@ pub(crate) struct EventClock {
     future_max_ms: u64,
     lately: RecentTimes,
     /// Whether a time that is far ahead must be confirmed. Only tests switch this off.
-    minds_others: bool,
+    checks_future_times: bool,
 }
 
 impl EventClock {
@@ -63,7 +63,7 @@ impl EventClock {
         // These clocks have no limit of their own. They only show the owner's time, and times whose unit was already
         // accepted.
         let own = WindowClock::new(unit.clone(), *rule, u64::MAX);
-        let minds_others = limits.rules.keep(Rule::BearsOutTimes);
+        let checks_future_times = limits.rules.keep(Rule::ConfirmsFutureTimes);
         let clock = UnitClock::new(*rule, unit.future_units(*future_max_ms));
         let clock_skew_max_ms = limits.clock_skew_max_ms;
         Self {
@@ -75,7 +75,7 @@ impl EventClock {
             clock_skew_max_ms,
             future_max_ms: *future_max_ms,
             lately: RecentTimes::default(),
-            minds_others,
+            checks_future_times,
         }
     }
 
@@ -85,14 +85,14 @@ impl EventClock {
         self.present.catch_up_ms(latest_ms);
         self.earliest.catch_up_ms(now_wall_ms.saturating_sub(self.clock_skew_max_ms));
         self.latest.catch_up_ms(latest_ms.saturating_add(self.future_max_ms).min(TIME_MAX_MS));
-        if self.minds_others {
+        if self.checks_future_times {
             self.lately.open(self.clock.anchor_unit(), now_wall_ms);
             let units = self.earliest.now_unit()..=self.latest.now_unit();
             self.clock.show_present(units, !self.lately.outweighs_present(heading.sender));
         }
         if heading.moves_clock {
-            let Self { clock, lately, minds_others, .. } = self;
-            clock.catch_up(times.base_unit, |jump| is_said(lately, *minds_others, heading, times, jump));
+            let Self { clock, lately, checks_future_times, .. } = self;
+            clock.catch_up(times.base_unit, |jump| confirms_jump(lately, *checks_future_times, heading, times, jump));
         }
     }
 
@@ -104,9 +104,9 @@ impl EventClock {
             Some(tick) => (tick.clock_unit, tick.unit),
             None => (times.base_unit, times.base_unit),
         };
-        let Self { clock, lately, minds_others, .. } = self;
+        let Self { clock, lately, checks_future_times, .. } = self;
         if heading.moves_clock {
-            clock.place(clock_unit, unit, |jump| is_said(lately, *minds_others, heading, times, jump))
+            clock.place(clock_unit, unit, |jump| confirms_jump(lately, *checks_future_times, heading, times, jump))
         } else {
             clock.look_up(clock_unit, unit)
         }
@@ -164,6 +164,6 @@ impl EventClock {
     }
 }
 
-fn is_said(lately: &RecentTimes, minds_others: bool, heading: Heading, times: &Times, jump: Jump) -> bool {
-    !minds_others || lately.bears_out(heading.sender, times, heading.events, jump)
+fn confirms_jump(lately: &RecentTimes, checks_future_times: bool, heading: Heading, times: &Times, jump: Jump) -> bool {
+    !checks_future_times || lately.confirms(heading.sender, times, heading.events, jump)
 }

@@ -89,7 +89,7 @@ impl RecentTimes {
     }
 
     /// Returns whether the recent events confirm a jump of the current batch of `events` events.
-    pub(crate) fn bears_out(&self, sender: BatchSender, times: &Times, events: usize, jump: Jump) -> bool {
+    pub(crate) fn confirms(&self, sender: BatchSender, times: &Times, events: usize, jump: Jump) -> bool {
         let BatchSender::Producer(producer) = sender else { return true };
         if self.runs.iter().all(|run| run.producer == producer) {
             return true;
@@ -215,13 +215,13 @@ mod tests {
     #[test]
     fn whoever_is_alone_bears_itself_out() {
         let new = times(&[900]);
-        assert!(RecentTimes::default().bears_out(A, &new, 1, jump(900)));
-        assert!(noted(&[(A, 5, 300)]).bears_out(A, &new, 1, jump(900)));
-        assert!(!noted(&[(A, 5, 300)]).bears_out(B, &new, 1, jump(900)));
-        assert!(!noted(&[(B, 5, 1), (A, 5, 200)]).bears_out(A, &new, 1, jump(900)));
+        assert!(RecentTimes::default().confirms(A, &new, 1, jump(900)));
+        assert!(noted(&[(A, 5, 300)]).confirms(A, &new, 1, jump(900)));
+        assert!(!noted(&[(A, 5, 300)]).confirms(B, &new, 1, jump(900)));
+        assert!(!noted(&[(B, 5, 1), (A, 5, 200)]).confirms(A, &new, 1, jump(900)));
         // Producer B has not sent anything for a long time.
-        assert!(noted(&[(B, 5, 1), (A, 5, 256)]).bears_out(A, &new, 1, jump(900)));
-        assert!(noted(&[(B, 5, 300)]).bears_out(BatchSender::Level, &new, 1, jump(900)));
+        assert!(noted(&[(B, 5, 1), (A, 5, 256)]).confirms(A, &new, 1, jump(900)));
+        assert!(noted(&[(B, 5, 300)]).confirms(BatchSender::Level, &new, 1, jump(900)));
     }
 
     #[test]
@@ -229,14 +229,14 @@ mod tests {
         let many = |new: usize, old: usize| times(&[vec![900; new], vec![5; old]].concat());
         let lately = noted(&[(A, 5, 100), (B, 5, 156)]);
         assert!(
-            !lately.bears_out(A, &many(128, 0), 128, jump(900)) && lately.bears_out(A, &many(129, 0), 129, jump(900))
+            !lately.confirms(A, &many(128, 0), 128, jump(900)) && lately.confirms(A, &many(129, 0), 129, jump(900))
         );
-        assert!(!lately.bears_out(A, &many(100, 400), 500, jump(900)));
+        assert!(!lately.confirms(A, &many(100, 400), 500, jump(900)));
         let still = Times { base_unit: UnitNumber(900), ..Times::default() };
-        assert!(lately.bears_out(A, &still, 129, jump(900)) && !lately.bears_out(A, &still, 128, jump(900)));
+        assert!(lately.confirms(A, &still, 129, jump(900)) && !lately.confirms(A, &still, 128, jump(900)));
         // Rejected events count as well, so a stream that has moved on takes its clock along.
         let lately = noted(&[(A, 5, 256), (B, 900, 60), (A, 900, 60)]);
-        assert!(!lately.bears_out(B, &many(8, 0), 8, jump(900)) && lately.bears_out(B, &many(9, 0), 9, jump(900)));
+        assert!(!lately.confirms(B, &many(8, 0), 8, jump(900)) && lately.confirms(B, &many(9, 0), 9, jump(900)));
     }
 
     /// Regression test: three log shippers replay their logs together, and two of them are far behind the third. In an
@@ -250,7 +250,7 @@ mod tests {
         };
         let ahead = BatchSender::Producer(0);
         let outcome =
-            |lately: &RecentTimes, batch: usize| lately.bears_out(ahead, &times(&vec![900; batch]), batch, jump(900));
+            |lately: &RecentTimes, batch: usize| lately.confirms(ahead, &times(&vec![900; batch]), batch, jump(900));
         for batch in [1, 2, 5, 10, 30] {
             assert!(outcome(&together(batch, 3), batch), "batches of {batch}");
             assert!(!outcome(&together(batch, 5), batch), "batches of {batch}, a fifth of all");
@@ -258,7 +258,7 @@ mod tests {
         assert!(!outcome(&together(40, 3), 40), "80 events in a row of others");
         // The new events are about a hundredth of all events here, and come from one of many producers.
         let lately = noted(&vec![(B, 5, 9); 40]);
-        assert!(!lately.bears_out(A, &times(&[900]), 1, jump(900)));
+        assert!(!lately.confirms(A, &times(&[900]), 1, jump(900)));
         let few = noted(&[(ahead, 900, 20), (A, 5, 40), (ahead, 900, 20), (B, 5, 40)]);
         assert!(!outcome(&few, 20), "not as many are known");
     }
@@ -288,14 +288,14 @@ mod tests {
         let (new, far) = (times(&[900]), jump(900));
         let mut lately = noted(&[(A, 5, 100), (B, 5, 100)]);
         lately.open(None, SILENT_MS);
-        assert!(lately.outweighs_present(A) && !lately.bears_out(A, &new, 1, far), "B has paused");
+        assert!(lately.outweighs_present(A) && !lately.confirms(A, &new, 1, far), "B has paused");
         lately.note(A, &times(&[5]), 1);
         lately.open(None, SILENT_MS + 1);
-        assert!(!lately.outweighs_present(A) && lately.bears_out(A, &new, 1, far), "B is silent");
-        assert!(lately.outweighs_present(B) && !lately.bears_out(B, &new, 1, far), "A is not");
+        assert!(!lately.outweighs_present(A) && lately.confirms(A, &new, 1, far), "B is silent");
+        assert!(lately.outweighs_present(B) && !lately.confirms(B, &new, 1, far), "A is not");
         assert_eq!(lately.events, 101);
         lately.end(1);
-        assert!(!lately.outweighs_present(B) && lately.bears_out(B, &new, 1, far) && lately.events == 0);
+        assert!(!lately.outweighs_present(B) && lately.confirms(B, &new, 1, far) && lately.events == 0);
         // If the owner's clock was set back by more than `SILENT_MS`, no producer holds back others.
         let mut lately = RecentTimes::default();
         lately.open(None, 1_000_000);
@@ -313,7 +313,7 @@ mod tests {
         }
         let (anchor, now) = (Some(UnitNumber(289)), Some(UnitNumber(299)));
         let jump = |from| Jump { from: UnitNumber(from), anchor, now, tolerance_units: 10 };
-        let next = |unit| lately.bears_out(A, &times(&[unit]), 1, jump(unit - 10));
+        let next = |unit| lately.confirms(A, &times(&[unit]), 1, jump(unit - 10));
         assert!(next(301) && next(302) && !next(303) && !next(400));
         // The greatest confirmed unit stands for each event that is not known.
         let mut few = RecentTimes::default();
@@ -323,8 +323,8 @@ mod tests {
         few.note(B, &times(&[6]), 1);
         let (anchor, now) = (Some(UnitNumber(5)), Some(UnitNumber(6)));
         let jump = |from| Jump { from: UnitNumber(from), anchor, now, tolerance_units: 1 };
-        let many = |events: usize| few.bears_out(A, &times(&vec![9; events]), events, jump(9));
-        assert!(few.bears_out(A, &times(&[9]), 1, jump(5)) && !many(1) && !many(8) && many(9));
+        let many = |events: usize| few.confirms(A, &times(&vec![9; events]), events, jump(9));
+        assert!(few.confirms(A, &times(&[9]), 1, jump(5)) && !many(1) && !many(8) && many(9));
     }
 
     #[test]

@@ -148,9 +148,9 @@ impl Claims {
     }
 
     /// Notes that claims may have been granted by heads that are not known here, or by the heads according to `former`.
-    pub(super) fn become_unsure(&mut self, former: Option<Placement>, placement: &Placement) {
+    pub(super) fn note_head_change(&mut self, former: Option<Placement>, placement: &Placement) {
         if let Some(claiming) = self.get_mut() {
-            claiming.become_unsure(former, placement.epoch(), placement.live_peers().map(|(peer, _)| peer));
+            claiming.note_head_change(former, placement.epoch(), placement.live_peers().map(|(peer, _)| peer));
         }
     }
 
@@ -165,27 +165,27 @@ impl Claims {
         // If this node missed a map, other nodes may have headed events in between.
         let is_unseen = placement.epoch().since(former.epoch()) > 1 && had_others;
         if is_unseen {
-            self.become_unsure(None, placement);
+            self.note_head_change(None, placement);
         } else if !placement.heads_as(former) {
-            self.become_unsure(Some(former.clone()), placement);
+            self.note_head_change(Some(former.clone()), placement);
         }
         if let Some(claiming) = self.get_mut() {
-            claiming.unsure_mut().follow(|node| placement.live_peers().any(|(peer, _)| peer == node));
+            claiming.head_changes_mut().follow(|node| placement.live_peers().any(|(peer, _)| peer == node));
         }
     }
 
     /// Notes that a node acts by the map of this epoch.
     pub(super) fn hear_by_which_map(&mut self, from: NodeId, epoch: Epoch) {
         if let Some(claiming) = self.get_mut() {
-            claiming.unsure_mut().hear(from, epoch);
+            claiming.head_changes_mut().hear(from, epoch);
         }
     }
 
     /// Asks nodes by which cluster map they act, if claims of former heads may still be active.
-    pub(super) fn mind_unsure(&mut self, now_ms: MonotonicMs, outbox: &mut Outbox) {
+    pub(super) fn query_former_heads(&mut self, now_ms: MonotonicMs, outbox: &mut Outbox) {
         let Some(claiming) = self.get_mut() else { return };
         claiming.pass(now_ms);
-        if claiming.unsure_mut().is_over() {
+        if claiming.head_changes_mut().is_over() {
             return;
         }
         for node in claiming.ask(now_ms) {
@@ -194,9 +194,9 @@ impl Claims {
     }
 
     /// Treats the node as restarted.
-    pub(super) fn begin_anew(&mut self, placement: &Placement) {
+    pub(super) fn mark_restarted(&mut self, placement: &Placement) {
         if let Some(claiming) = self.get_mut() {
-            claiming.begin_anew(placement.epoch(), placement.live_peers().map(|(peer, _)| peer));
+            claiming.mark_restarted(placement.epoch(), placement.live_peers().map(|(peer, _)| peer));
         }
     }
 

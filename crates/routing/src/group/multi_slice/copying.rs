@@ -42,7 +42,7 @@ impl LocalState {
     pub(super) fn read_cells(&mut self, ask: &AskCells) -> Option<BackupCells> {
         // Advancing all slices makes the slices of a backup refer to about the same time.
         self.own.advance(self.present.clock().now_unit());
-        let is_complete = self.membership.wholeness().is_whole()
+        let is_complete = self.membership.completeness().is_whole()
             || self.membership.placement().is_slice_complete_here(ask.slice as usize);
         Some(BackupCells { parts: self.parts(ask)?, is_complete })
     }
@@ -71,13 +71,13 @@ impl LocalState {
     }
 
     /// Receives cells that were requested, as another node sent them by the map of `epoch`.
-    pub(super) fn hear_cells(&mut self, parts: CellParts, epoch: Epoch, kept: &mut ToPersist) {
+    pub(super) fn receive_cells(&mut self, parts: CellParts, epoch: Epoch, kept: &mut ToPersist) {
         let Self { membership, own, present, .. } = self;
         if !membership.placement().is_slice_complete_here(parts.slice as usize) {
             // An event that is late at the other copy must also be late here.
             present.clock_mut().restore(parts.clock);
             own.advance(present.clock().now_unit());
         }
-        membership.hear_cells(parts, epoch, present, own, kept);
+        membership.receive_cells(parts, epoch, present, own, kept);
     }
 }

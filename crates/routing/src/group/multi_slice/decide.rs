@@ -64,7 +64,7 @@ pub(super) struct Tested {
     pub(super) unknown_claim: Option<Reason>,
 }
 
-/// The next step of an event. `MultiSliceGroup::go_on` selects the handler that executes it.
+/// The next step of an event. `MultiSliceGroup::run_steps` selects the handler that executes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Test the event in this node's slices, and send it to other nodes if no empty cell is found.
@@ -72,7 +72,7 @@ pub(super) enum Next {
     /// Continue as if this level does not know the event, whatever its slices contain.
     TreatAsMiss,
     /// Query the parent level.
-    Climb(Operation),
+    LevelQuery(Operation),
     /// Query the lower levels.
     CheckBelow,
     /// Let the event wait for this leader of the same positions.
@@ -122,7 +122,7 @@ fn after_find(tested: &Tested) -> Next {
     let Tested { operation, too_few_left, cut_off, .. } = *tested;
     if operation == Operation::BringUp {
         // A lower level has already replied to the event, so the event counts from now on, at this level and above.
-        return if tested.has_parent { Next::Climb(Operation::BringUp) } else { Next::RecordAgain };
+        return if tested.has_parent { Next::LevelQuery(Operation::BringUp) } else { Next::RecordAgain };
     }
     if tested.may_be_its_own {
         return Next::undecided(Reason::TooOld);
@@ -148,7 +148,7 @@ pub(super) fn after_miss(tested: &Tested) -> Next {
     let Tested { operation, closed, cut_off, unknown_claim, .. } = *tested;
     let is_claim = operation.is_claim();
     if tested.has_parent && operation != Operation::Verify {
-        return Next::Climb(operation);
+        return Next::LevelQuery(operation);
     }
     // A client that confirms an event has already delivered it. Recording the event keeps other clients from delivering
     // it too.
@@ -210,7 +210,7 @@ mod tests {
     #[rustfmt::skip]
     const AFTER_TEST: [Row<Tested, Next>; 16] = [
         Row { what: "found, decided below already, a level above", holds: |it| it.is_found && it.is_brought_up() && it.has_parent,
-              step: |_| Next::Climb(Operation::BringUp) },
+              step: |_| Next::LevelQuery(Operation::BringUp) },
         Row { what: "found, decided below already, at the root", holds: |it| it.is_found && it.is_brought_up() && !it.has_parent,
               step: |_| Next::RecordAgain },
         Row { what: "found, perhaps because of its own attempt", holds: |it| it.is_asked_and_found() && it.may_be_its_own,
@@ -228,7 +228,7 @@ mod tests {
         Row { what: "found, to be refreshed", holds: |it| it.is_known() && it.records_again() && it.cut_off.is_none(),
               step: |_| Next::RecordAgain },
         Row { what: "not found, a level above", holds: |it| it.climbs(),
-              step: |it| Next::Climb(it.operation) },
+              step: |it| Next::LevelQuery(it.operation) },
         Row { what: "not found, a former head may hold it", holds: |it| it.is_last() && it.may_be_held(),
               step: |_| Next::undecided(Reason::ClaimsUnknown) },
         Row { what: "not found, closed", holds: |it| it.is_free() && it.closed.is_some(),

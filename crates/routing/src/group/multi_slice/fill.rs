@@ -34,7 +34,7 @@ use crate::protocol::MonotonicMs;
 /// remaining room of the newest generation is at most one eighth of its capacity.
 const ROOM_PARTS: u64 = 8;
 /// Time in milliseconds after which a generation that was not committed is proposed again.
-const ASK_AGAIN_MS: u64 = 1000;
+const REQUEST_RETRY_MS: u64 = 1000;
 
 /// The newest generation of a group.
 pub(crate) struct Fill {
@@ -117,7 +117,7 @@ impl Fill {
         let number = self.newest.after(1);
         if let Some((asked, at_ms)) = self.asked
             && asked == number
-            && now_ms.since(at_ms) < ASK_AGAIN_MS
+            && now_ms.since(at_ms) < REQUEST_RETRY_MS
         {
             return None;
         }

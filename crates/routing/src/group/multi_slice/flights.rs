@@ -52,7 +52,7 @@ pub(crate) struct InFlightEvents {
 
 /// Counts that a batch was expected to exist and did not, which is a bug.
 #[cold]
-fn go_astray<T>(astray: &Cell<u64>, ticket: Ticket) -> Option<T> {
+fn count_missing<T>(astray: &Cell<u64>, ticket: Ticket) -> Option<T> {
     debug_assert!(false, "there is no batch of ticket {:#x}", ticket.sent());
     astray.set(astray.get() + 1);
     None
@@ -147,13 +147,13 @@ impl InFlightEvents {
     }
 
     pub(crate) fn batch(&self, ticket: Ticket) -> Option<&Batch> {
-        self.unless_over(ticket).or_else(|| go_astray(&self.astray, ticket))
+        self.unless_over(ticket).or_else(|| count_missing(&self.astray, ticket))
     }
 
     pub(crate) fn batch_mut(&mut self, ticket: Ticket) -> Option<&mut Batch> {
         let slot = self.slot(ticket);
         let found = self.slots.get_mut(slot).and_then(Option::as_mut).filter(|(first, _)| first.is_of_batch_of(ticket));
-        found.map(|(_, batch)| batch).or_else(|| go_astray(&self.astray, ticket))
+        found.map(|(_, batch)| batch).or_else(|| count_missing(&self.astray, ticket))
     }
 
     /// Returns an event together with its batch, for reading.

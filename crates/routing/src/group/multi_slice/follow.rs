@@ -84,24 +84,24 @@ impl MultiSliceGroup {
 
     /// Treats the node as restarted although its process continues, because the other nodes had given it up and
     /// continued without it.
-    pub(crate) fn begin_anew(&mut self, incarnation: Incarnation, now: Moment) {
+    pub(crate) fn mark_restarted(&mut self, incarnation: Incarnation, now: Moment) {
         self.local.present.begin(now);
         self.local.membership.interrupt();
-        self.replying().give_up_all(Reason::NotReady);
+        self.replying().abandon_all(Reason::NotReady);
         self.in_flight.clear();
         self.local.tree.clear();
         // All batches have their replies by now. Messages that were collected for other nodes belong to a start of this
         // node that has ended for them.
-        self.outbox.begin_anew();
-        self.local.membership.begin_anew(incarnation, now.monotonic_ms);
-        self.claims.begin_anew(self.local.membership.placement());
+        self.outbox.mark_restarted();
+        self.local.membership.mark_restarted(incarnation, now.monotonic_ms);
+        self.claims.mark_restarted(self.local.membership.placement());
     }
 
     /// Abandons all events in flight because they cannot end here. Every caller that waits gets a reply and can ask
     /// another node.
-    pub(crate) fn give_up_flights(&mut self, now: Moment) {
+    pub(crate) fn abandon_in_flight(&mut self, now: Moment) {
         self.local.present.begin(now);
-        self.replying().give_up_all(Reason::NotReady);
+        self.replying().abandon_all(Reason::NotReady);
         self.finish();
     }
 
@@ -110,7 +110,7 @@ impl MultiSliceGroup {
     pub(crate) fn end_dropped(&mut self, now: Moment) {
         self.local.present.begin(now);
         self.replays.is_draining = true;
-        self.replying().give_up_all(Reason::UnknownFilter);
+        self.replying().abandon_all(Reason::UnknownFilter);
         self.finish();
     }
 }

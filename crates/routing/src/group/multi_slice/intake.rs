@@ -257,7 +257,7 @@ impl Intake<'_> {
 
     /// Restores replies that another head has given.
     pub(super) fn hear_replies(&mut self, mirrored: &Mirrored) {
-        if self.local.present.keeps(Rule::RestoresNames) {
+        if self.local.present.keeps(Rule::RestoresIdempotencyKeys) {
             let replies = (mirrored.name, mirrored.names.clone(), mirrored.decisions.clone());
             self.replays.guard.restore(&replies, self.local.present.now_ms());
         }

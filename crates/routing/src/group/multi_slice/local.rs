@@ -109,7 +109,7 @@ impl LocalState {
     /// Handles events that slices of this node lack, and compares copies.
     pub(super) fn mind_slices(&mut self, outbox: &mut Outbox, kept: &mut ToPersist) {
         let Self { membership, own, present, .. } = self;
-        membership.mind_gap(present, own, outbox);
+        membership.recover_gap(present, own, outbox);
         membership.fetch(present, own, outbox);
         membership.rescan(present, own, kept, outbox);
     }

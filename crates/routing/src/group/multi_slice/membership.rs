@@ -52,7 +52,7 @@ pub(super) struct Membership {
     former_heads: FormerHeads,
     handing: Handover,
     missed: Missed,
-    wholeness: CompletenessTracker,
+    completeness: CompletenessTracker,
     /// The events that slices here may lack. `None` if they are complete or if this was not examined yet.
     gaps: Option<Gaps>,
     proposals: Proposals,
@@ -87,7 +87,7 @@ impl Membership {
             former_heads: FormerHeads::default(),
             handing: Handover::default(),
             missed: Missed::begin(&placement),
-            wholeness: CompletenessTracker::new(placement.is_complete_here(), placement.has_gap_here()),
+            completeness: CompletenessTracker::new(placement.is_complete_here(), placement.has_gap_here()),
             gaps: None,
             proposals: Proposals::default(),
             from_copies: FromCopies::new(compared),
@@ -100,7 +100,7 @@ impl Membership {
 
     /// Applies the first cluster map.
     pub(super) fn begin_by(&mut self, map: &ClusterMap, record: &FilterRecord, outbox: &mut Outbox) {
-        if !self.wholeness.is_complete() && (self.placement.has_gap_here() || !record.copies.is_empty()) {
+        if !self.completeness.is_complete() && (self.placement.has_gap_here() || !record.copies.is_empty()) {
             self.former_heads.forget();
         }
         let placement = self.placement.clone();
@@ -120,7 +120,7 @@ impl Membership {
     /// earlier process was the head of all events that producers may still retry. If it was not, this node treats every
     /// other node as a possible former head of these events.
     pub(super) fn end_restore(&mut self, is_whole: bool, knows_heads: bool) {
-        self.wholeness.restore(is_whole);
+        self.completeness.restore(is_whole);
         let has_others = self.placement.nodes().len() > 1;
         if has_others && !knows_heads {
             self.former_heads.forget();
@@ -144,8 +144,8 @@ impl Membership {
         &self.handing
     }
 
-    pub(super) fn wholeness(&self) -> &CompletenessTracker {
-        &self.wholeness
+    pub(super) fn completeness(&self) -> &CompletenessTracker {
+        &self.completeness
     }
 
     pub(super) fn unreachable(&self) -> &Unreachable {
@@ -169,7 +169,7 @@ impl Membership {
     /// Returns whether submissions may be retried whose first attempt an earlier process of this node accepted.
     pub(super) fn is_young(&self, durability: Durability, now_ms: MonotonicMs) -> bool {
         let is_over = now_ms.since(self.first_ms.unwrap_or(now_ms)) >= self.horizon_ms;
-        self.wholeness.has_lost(durability) && !is_over
+        self.completeness.has_lost(durability) && !is_over
     }
 
     /// Returns whether another node may have accepted the event before. This node does not have the replay guard of
@@ -197,11 +197,11 @@ impl Membership {
         let Site { group, me, .. } = self.site;
         let placement = Placement::new(map, record, group, me, *self.placement.plan());
         if placement.is_gone_here() && !self.placement.is_gone_here() {
-            self.wholeness.interrupt();
+            self.completeness.interrupt();
         }
-        self.wholeness.follow(placement.is_complete_here(), placement.has_gap_here());
+        self.completeness.follow(placement.is_complete_here(), placement.has_gap_here());
         if !placement.has_any_here() {
-            self.wholeness.leave();
+            self.completeness.leave();
         }
         let former = std::mem::replace(&mut self.placement, placement);
         // This call also tries again to build slices that could not be built before.
@@ -232,19 +232,19 @@ impl Membership {
     pub(super) fn interrupt(&mut self) {
         // The map that marked this node down may have arrived together with the next one.
         if !self.placement.is_gone_here() {
-            self.wholeness.interrupt();
+            self.completeness.interrupt();
         }
     }
 
     /// Treats the node as restarted although its process continues, because the other nodes had given it up and
     /// continued without it.
-    pub(super) fn begin_anew(&mut self, incarnation: Incarnation, now_ms: MonotonicMs) {
+    pub(super) fn mark_restarted(&mut self, incarnation: Incarnation, now_ms: MonotonicMs) {
         self.site.incarnation = incarnation;
         // If no other node has slices of the group, no events were recorded meanwhile.
-        self.wholeness.begin_anew(self.placement.nodes().len() != 1);
+        self.completeness.mark_restarted(self.placement.nodes().len() != 1);
         self.missed = Missed::begin(&self.placement);
         self.former_heads.forget();
-        self.handing.begin_anew();
+        self.handing.mark_restarted();
         self.first_ms = Some(now_ms);
         self.gaps = None;
         self.from_copies.forget_fetched();
@@ -291,7 +291,7 @@ impl Membership {
     }
 
     /// Receives cells that were requested, as another copy sent them by the map of `epoch`.
-    pub(super) fn hear_cells(
+    pub(super) fn receive_cells(
         &mut self,
         parts: CellParts,
         epoch: Epoch,
@@ -301,9 +301,9 @@ impl Membership {
     ) {
         let is_complete = self.placement.is_slice_complete_here(parts.slice as usize);
         if is_complete {
-            self.from_copies.hear_to_compare(parts, present, own);
+            self.from_copies.receive_for_comparison(parts, present, own);
         } else {
-            self.from_copies.hear_fetched(parts, epoch, present, own, |part| kept.copied(part));
+            self.from_copies.receive_fetched(parts, epoch, present, own, |part| kept.copied(part));
         }
     }
 }

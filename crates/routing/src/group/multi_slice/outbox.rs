@@ -337,7 +337,7 @@ impl Outbox {
     }
 
     /// Discards messages that were collected for other nodes, and keeps other commands.
-    pub(crate) fn begin_anew(&mut self) {
+    pub(crate) fn mark_restarted(&mut self) {
         self.letters.clear();
         self.due.retain(|command| !matches!(command, Command::Send { .. }));
     }

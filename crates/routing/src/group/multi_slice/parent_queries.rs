@@ -57,7 +57,7 @@ impl Climbing<'_> {
             flights: &self.in_flight.flights,
             clock: present.clock(),
             own,
-            is_complete: membership.wholeness().is_complete(),
+            is_complete: membership.completeness().is_complete(),
             now_ms: present.now_ms(),
         };
         tree.begin_climbs(&asking, self.outbox);
@@ -67,7 +67,7 @@ impl Climbing<'_> {
     pub(super) fn replay_owed(&mut self) {
         let LocalState { tree, present, .. } = &mut *self.local;
         if let Some(climb) = tree.replay(present.clock().clock_ms(), present.now_ms()) {
-            self.outbox.push(Command::Climb(climb));
+            self.outbox.push(Command::LevelQuery(climb));
         }
     }
 

@@ -32,7 +32,7 @@ pub(super) fn test(
 ) {
     let placement = membership.placement();
     // Whether slices here that are asked may lack events.
-    let degrades = placement.asks_incomplete_here() && !membership.wholeness().is_whole();
+    let degrades = placement.asks_incomplete_here() && !membership.completeness().is_whole();
     let events = batch.left.iter().zip(&batch.tickets).zip(&batch.stamps).enumerate().zip(batch.run_of_each());
     // Events without remaining time are skipped, because their head has already abandoned them by its own clock.
     let events = events.filter(|(_, run)| run.deadline_in_ms > 0);

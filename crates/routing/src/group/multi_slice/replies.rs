@@ -35,7 +35,7 @@ impl Replying<'_> {
     /// Replies to the batch of an event, unless the batch has its reply already. The replay guard learns the decisions.
     pub(super) fn reply(&mut self, ticket: Ticket) {
         let cannot_deny =
-            !self.local.membership.wholeness().is_whole() || self.local.tree.has_forgotten(&self.local.own);
+            !self.local.membership.completeness().is_whole() || self.local.tree.has_forgotten(&self.local.own);
         let full_rate = self.rate_if_partial(ticket);
         self.in_flight.forget_names(ticket);
         let Some(reply_to) = self.learn(ticket) else { return };
@@ -107,10 +107,10 @@ impl Replying<'_> {
     /// Replies to all waiting batches at once, because the events in flight cannot be completed on this node. An event
     /// of which no cell was set gets the decision undecided, with the reason `unrecorded`. Any other event may have
     /// been recorded, so its verdict is unknown.
-    pub(super) fn give_up_all(&mut self, unrecorded: Reason) {
+    pub(super) fn abandon_all(&mut self, unrecorded: Reason) {
         for first in self.in_flight.flights.batches() {
             if let Some(batch) = self.in_flight.flights.batch_mut(first) {
-                give_up(batch, unrecorded);
+                abandon(batch, unrecorded);
             }
             self.reply(first);
         }
@@ -132,13 +132,13 @@ impl Replying<'_> {
 }
 
 /// Decides all undecided events of a batch by what is known about them.
-fn give_up(batch: &mut Batch, unrecorded: Reason) {
+fn abandon(batch: &mut Batch, unrecorded: Reason) {
     for event in 0..batch.flights().len() {
         let reason = match batch.flights()[event].phase() {
             Phase::Testing | Phase::Joined => unrecorded,
             _ => Reason::Unknown,
         };
-        batch.give_up(event, reason);
+        batch.abandon(event, reason);
     }
 }
 

@@ -69,7 +69,7 @@ impl ToPersist {
         local.membership.end_restore(is_whole, knows_heads);
         for (name, (names, events)) in std::mem::take(&mut self.taken) {
             let decisions = vec![Decision::Undecided(Reason::Unknown); events as usize];
-            if local.present.keeps(Rule::RestoresNames) {
+            if local.present.keeps(Rule::RestoresIdempotencyKeys) {
                 guard.restore(&(name, names, decisions), local.present.now_ms());
             }
         }

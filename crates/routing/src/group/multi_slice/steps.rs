@@ -1,8 +1,8 @@
 //! Moves events through a group: from an input to the steps of each event, and to the end of the input.
 //!
 //! Each handler executes one step of an event, borrows only the parts of the group that the step may change, and
-//! returns the next step ([`Next`]). `go_on` executes the steps of an event one after another until the event waits for
-//! something or has ended. The events that have waited for it are executed next, oldest first.
+//! returns the next step ([`Next`]). `run_steps` executes the steps of an event one after another until the event waits
+//! for something or has ended. The events that have waited for it are executed next, oldest first.
 
 use super::MultiSliceGroup;
 use super::decide::Next;
@@ -17,7 +17,9 @@ use super::verdicts::Verdicts;
 use crate::group::guard::Admission;
 use crate::group::rules::Rule;
 use crate::ids::{Epoch, NodeId};
-use crate::protocol::{Answers, Climbed, Command, GroupReply, Hold, Moment, Operation, Resolved, SetAcks, Submission};
+use crate::protocol::{
+    Answers, Command, GroupReply, Hold, LevelReply, Moment, Operation, Resolved, SetAcks, Submission,
+};
 use crate::verdict::{Decision, Reason};
 
 /// Constructors of the handlers, each with the parts of the group that it may change.
@@ -55,14 +57,14 @@ impl MultiSliceGroup {
 
 impl MultiSliceGroup {
     /// Executes the steps of an event until it waits for something or has ended.
-    fn go_on(&mut self, ticket: Ticket, mut next: Option<Next>) {
+    fn run_steps(&mut self, ticket: Ticket, mut next: Option<Next>) {
         while let Some(step) = next {
-            next = self.carry_out(ticket, step);
+            next = self.execute(ticket, step);
         }
     }
 
     /// Executes one step of an event and returns the next step.
-    fn carry_out(&mut self, ticket: Ticket, step: Next) -> Option<Next> {
+    fn execute(&mut self, ticket: Ticket, step: Next) -> Option<Next> {
         match step {
             Next::Test => return self.testing().test(ticket),
             Next::TreatAsMiss => return self.testing().missed(ticket),
@@ -70,7 +72,7 @@ impl MultiSliceGroup {
             Next::RecordAgain => return self.recording().record_again(ticket),
             Next::RecordAs(outcome) => return self.recording().record_as(ticket, outcome),
             Next::Grant => return self.grant(ticket),
-            Next::Climb(operation) => self.climbing().climb(ticket, operation),
+            Next::LevelQuery(operation) => self.climbing().climb(ticket, operation),
             Next::CheckBelow => self.climbing().check_below(ticket),
             Next::Await(leader) => self.verdicts().join(leader, ticket),
             Next::DuplicateOf(leader) => self.verdicts().end_as_duplicate(leader, ticket),
@@ -98,7 +100,7 @@ impl MultiSliceGroup {
     /// Runs the events that have waited for an event which has ended.
     fn run_ready(&mut self) {
         while let Some(ticket) = self.in_flight.next_ready() {
-            self.go_on(ticket, Some(Next::Test));
+            self.run_steps(ticket, Some(Next::Test));
         }
     }
 
@@ -131,7 +133,7 @@ impl MultiSliceGroup {
         let batch = self.intake().open(submission, is_known);
         for index in 0..batch.events {
             let next = self.intake().begin(&batch, index);
-            self.go_on(batch.first.event(index), next);
+            self.run_steps(batch.first.event(index), next);
             self.run_ready();
         }
         self.intake().close(&batch);
@@ -141,7 +143,7 @@ impl MultiSliceGroup {
     pub(super) fn resolved(&mut self, resolved: &Resolved) {
         for answer in resolved.answers() {
             let next = self.testing().answered(&answer, resolved.degraded);
-            self.go_on(Ticket::received(answer.ticket), next);
+            self.run_steps(Ticket::received(answer.ticket), next);
             self.run_ready();
         }
     }
@@ -167,12 +169,12 @@ impl MultiSliceGroup {
         let Some(mut set) = self.recording().end_set(number, end) else { return };
         for ticket in std::mem::take(&mut set.tickets) {
             let next = self.recording().end_set_of(ticket, &set, end);
-            self.go_on(ticket, next);
+            self.run_steps(ticket, next);
         }
     }
 
     /// Handles the reply of another level of the filter tree.
-    pub(crate) fn climbed(&mut self, climbed: &Climbed, now: Moment) {
+    pub(crate) fn climbed(&mut self, climbed: &LevelReply, now: Moment) {
         self.local.present.begin(now);
         if self.local.tree.replayed(climbed, now.monotonic_ms) {
             self.climbing().replay_owed();
@@ -186,7 +188,7 @@ impl MultiSliceGroup {
                 let seen = climbed.seen.get(index).copied().unwrap_or_default();
                 self.climbing().answered_from_above(ticket, decision, seen, climbed.degraded)
             };
-            self.go_on(ticket, next);
+            self.run_steps(ticket, next);
             self.run_ready();
         }
         self.finish();
@@ -209,7 +211,7 @@ impl MultiSliceGroup {
         self.local.membership.begin(now_ms);
         self.run_ready();
         self.local.mind_slices(&mut self.outbox, &mut self.kept);
-        self.claims.mind_unsure(now_ms, &mut self.outbox);
+        self.claims.query_former_heads(now_ms, &mut self.outbox);
         self.replying().send_early_duplicates();
         self.climbing().begin_climbs();
         while let Some(ticket) = self.in_flight.next_closing() {

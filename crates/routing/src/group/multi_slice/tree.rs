@@ -24,9 +24,9 @@ use crate::group::state::OwedCounts;
 use crate::ids::FilterId;
 use crate::map::{CutOff, TreeMode};
 use crate::plan::GroupPlan;
-use crate::protocol::{Climb, Climbed, Command, FromLevel, MonotonicMs, Operation, Tick, Times};
+use crate::protocol::{Command, FromLevel, LevelQuery, LevelReply, MonotonicMs, Operation, Tick, Times};
 pub(crate) use level::Level;
-use level_queries::{ClimbTarget, Climbs};
+use level_queries::{Climbs, LevelQueryTarget};
 use pending_reports::PendingReports;
 
 /// Time in milliseconds after which a replay of events to the parent level is abandoned.
@@ -120,7 +120,7 @@ impl Tree {
     /// Adds an event to the next query to the parent level. Returns `false` if there is no parent.
     pub(super) fn climb(&mut self, ticket: Ticket, operation: Operation) -> bool {
         let Some(parent) = self.level.as_ref().and_then(|level| level.parent) else { return false };
-        self.climbs.push(ClimbTarget { to: parent, operation }, ticket);
+        self.climbs.push(LevelQueryTarget { to: parent, operation }, ticket);
         true
     }
 
@@ -141,7 +141,7 @@ impl Tree {
     pub(super) fn check_below(&mut self, ticket: Ticket, from: Option<FromLevel>) -> u16 {
         let others: Vec<FilterId> = self.checkers(from).collect();
         for child in &others {
-            self.climbs.push(ClimbTarget { to: *child, operation: Operation::Verify }, ticket);
+            self.climbs.push(LevelQueryTarget { to: *child, operation: Operation::Verify }, ticket);
         }
         others.len() as u16
     }
@@ -156,12 +156,17 @@ impl Tree {
     pub(super) fn begin_climbs(&mut self, asking: &Asking<'_>, outbox: &mut Outbox) {
         while let Some((target, tickets)) = self.climbs.next() {
             if let Some(climb) = self.begin_climb(target, tickets, asking) {
-                outbox.push(Command::Climb(climb));
+                outbox.push(Command::LevelQuery(climb));
             }
         }
     }
 
-    fn begin_climb(&mut self, target: ClimbTarget, tickets: Vec<Ticket>, asking: &Asking<'_>) -> Option<Climb> {
+    fn begin_climb(
+        &mut self,
+        target: LevelQueryTarget,
+        tickets: Vec<Ticket>,
+        asking: &Asking<'_>,
+    ) -> Option<LevelQuery> {
         let Asking { flights, clock, .. } = *asking;
         let level = self.level.as_ref()?;
         let mut probes = Probes::new(level.root_shape());
@@ -201,7 +206,7 @@ impl Tree {
         let left_ms = deadline_ms.since(asking.now_ms);
         let deadline_ms = if level.cut_off == CutOff::Local { deadline_ms.before(left_ms / 4) } else { deadline_ms };
         let base_unit = ticks.first().map_or(UnitNumber::FIRST, |tick| tick.clock_unit);
-        Some(Climb {
+        Some(LevelQuery {
             number: self.climbs.begin(target, taken),
             from: FromLevel { filter: self.filter, complete },
             group: self.group,
@@ -243,14 +248,14 @@ impl Tree {
 
     /// Returns a query that reports the events which this level has decided alone to the parent level, oldest first, if
     /// it is time.
-    pub(super) fn replay(&mut self, clock_ms: Option<u64>, now_ms: MonotonicMs) -> Option<Climb> {
+    pub(super) fn replay(&mut self, clock_ms: Option<u64>, now_ms: MonotonicMs) -> Option<LevelQuery> {
         self.owed.next_ms().filter(|next_ms| *next_ms <= now_ms)?;
         let level = self.level.as_ref()?;
         let to = level.parent?;
         let number = self.climbs.number();
         let (probes, ticks) = self.owed.begin(number, level.root_shape());
         let base_unit = ticks.first().map_or(UnitNumber::FIRST, |tick| tick.clock_unit);
-        Some(Climb {
+        Some(LevelQuery {
             number,
             from: FromLevel { filter: self.filter, complete: false },
             group: self.group,
@@ -265,7 +270,7 @@ impl Tree {
     }
 
     /// Handles the parent level's reply to a replay. Returns `false` if the reply belongs to another query.
-    pub(super) fn replayed(&mut self, climbed: &Climbed, now_ms: MonotonicMs) -> bool {
+    pub(super) fn replayed(&mut self, climbed: &LevelReply, now_ms: MonotonicMs) -> bool {
         self.owed.end(climbed, now_ms)
     }
 

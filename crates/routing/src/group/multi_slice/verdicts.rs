@@ -15,7 +15,7 @@ use crate::protocol::Hold;
 use crate::verdict::{Decision, Reason};
 
 /// The verdict on a submission that is abandoned before anything is set. The replay guard does not remember it.
-const GIVEN_UP: Decision = Decision::Undecided(Reason::NotReady);
+const ABANDONED: Decision = Decision::Undecided(Reason::NotReady);
 
 /// Handler that decides events. It only reads the local state.
 pub(super) struct Verdicts<'a> {
@@ -107,14 +107,14 @@ impl Verdicts<'_> {
         if let Some((batch, index)) = self.in_flight.flights.event_mut(ticket) {
             batch.hold(index, hold);
         }
-        if matches!(hold, Hold::Own(_)) && !self.local.present.keeps(Rule::AsksJoinersAnew) {
+        if matches!(hold, Hold::Own(_)) && !self.local.present.keeps(Rule::RetestsWaiters) {
             self.end_joiners(ticket);
         }
         self.decide_and_release(ticket, HELD);
     }
 
     /// Calls events that wait for a granted event duplicates of it. This happens only if a test has broken the rule
-    /// `AsksJoinersAnew`.
+    /// `RetestsWaiters`.
     fn end_joiners(&mut self, ticket: Ticket) {
         let Some(leader) = self.in_flight.flights.flight_mut(ticket) else { return };
         let mut joiners = leader.take_joiners();
@@ -136,10 +136,10 @@ impl Verdicts<'_> {
                 continue;
             };
             match flight.phase() {
-                Phase::Testing | Phase::Checking => self.decide_and_release(ticket, GIVEN_UP),
+                Phase::Testing | Phase::Checking => self.decide_and_release(ticket, ABANDONED),
                 Phase::Joined => {
                     flight.enter(Phase::Abandoned);
-                    self.decide(ticket, GIVEN_UP);
+                    self.decide(ticket, ABANDONED);
                     leaders.extend(self.in_flight.flights.leader_of(ticket));
                 }
                 // The event with the same idempotency key may still get a verdict.

@@ -200,24 +200,24 @@ impl SingleSliceGroup {
     }
 
     /// Notes that another copy may have answered before this one and may have granted claims that are not known here.
-    pub(super) fn become_unsure(&mut self) {
+    pub(super) fn note_head_change(&mut self) {
         let Self { claiming, mirrors, .. } = self;
         if let Some(claiming) = claiming {
-            claiming.become_unsure(None, mirrors.epoch(), mirrors.live_nodes());
+            claiming.note_head_change(None, mirrors.epoch(), mirrors.live_nodes());
         }
     }
 
     /// Asks the other copies by which cluster map they act, if claims of former heads may still be active.
-    pub(super) fn mind_unsure(&mut self) {
+    pub(super) fn query_former_heads(&mut self) {
         let now_ms = self.present.now_ms();
         let Self { claiming, mirrors, .. } = self;
         let Some(claiming) = claiming else { return };
         claiming.pass(now_ms);
         if !mirrors.is_asked() {
             // A copy that does not answer grants nothing. When it answers again, it treats all events as unsure.
-            return claiming.unsure_mut().clear();
+            return claiming.head_changes_mut().clear();
         }
-        claiming.unsure_mut().follow(|node| mirrors.live_nodes().any(|live| live == node));
+        claiming.head_changes_mut().follow(|node| mirrors.live_nodes().any(|live| live == node));
         // Records that already wait for acknowledgements are sent again with every new map, so they need no extra
         // message.
         if !claiming.ask(now_ms).is_empty() && mirrors.awaits_nothing() {

@@ -31,7 +31,7 @@ impl SingleSliceGroup {
     /// must first list this copy as complete. Otherwise a copy that is down could lack an event that was recorded here,
     /// and the map would still treat that copy as complete.
     pub(super) fn is_known_whole(&self) -> bool {
-        match self.wholeness.now() {
+        match self.completeness.now() {
             Completeness::Complete => true,
             Completeness::Whole => !self.mirrors.has_others(),
             Completeness::Interrupted | Completeness::Lacking => false,
@@ -40,7 +40,7 @@ impl SingleSliceGroup {
 
     /// Returns whether the slice is complete, but the cluster map does not say so yet.
     pub(crate) fn is_catching_up(&self) -> bool {
-        self.wholeness.now() == Completeness::Whole && !self.mirrors.is_gone_here()
+        self.completeness.now() == Completeness::Whole && !self.mirrors.is_gone_here()
     }
 
     /// Begins to process an input. The range of events that the slice may lack is computed as soon as the time of day
@@ -57,15 +57,15 @@ impl SingleSliceGroup {
     }
 
     /// Fetches the events that the slice lacks, and proposes the slice as complete to the cluster map once it is.
-    pub(super) fn mind_gap(&mut self) {
+    pub(super) fn recover_gap(&mut self) {
         let now_ms = self.present.now_ms();
         let epoch = self.mirrors.epoch();
-        let is_due = !self.wholeness.is_complete() && self.is_complete_again(now_ms);
+        let is_due = !self.completeness.is_complete() && self.is_complete_again(now_ms);
         let slices = if is_due { vec![0] } else { Vec::new() };
         self.commands.extend(self.proposals.propose(&self.site, slices, epoch, now_ms));
         self.joining.end_input(now_ms);
         self.ask_names();
-        if !self.wholeness.is_complete() && !self.mirrors.is_gone_here() {
+        if !self.completeness.is_complete() && !self.mirrors.is_gone_here() {
             let Self { from_copies, mirrors, present, slice, .. } = self;
             if let Some((source, ask)) = from_copies.fetch(mirrors.sources(), epoch, present, slice) {
                 self.joining.asked(now_ms);
@@ -81,7 +81,7 @@ impl SingleSliceGroup {
             .missing
             .as_ref()
             .is_some_and(|missing| missing.is_over(definition, present, present.clock().now_unit()));
-        self.wholeness.is_whole() || self.known_ms() <= now_ms && (self.has_fetched_all() || is_over)
+        self.completeness.is_whole() || self.known_ms() <= now_ms && (self.has_fetched_all() || is_over)
     }
 
     /// Returns whether this copy has fetched everything that other copies recorded without it.
@@ -99,24 +99,24 @@ impl SingleSliceGroup {
 
     /// Returns whether this copy answers and is complete.
     fn answers(&self) -> bool {
-        self.mirrors.is_asked() && self.wholeness.is_complete()
+        self.mirrors.is_asked() && self.completeness.is_complete()
     }
 
     /// Treats the node as restarted. The next cluster map says whether other copies have recorded anything meanwhile.
-    pub(crate) fn begin_anew(&mut self, incarnation: Incarnation, now: Moment) {
+    pub(crate) fn mark_restarted(&mut self, incarnation: Incarnation, now: Moment) {
         self.present.begin(now);
         self.site.incarnation = incarnation;
         // The cluster map that marked the node down may have arrived together with the next one, so this state was not
         // saved before.
         if !self.mirrors.is_gone_here() {
-            self.wholeness.keep(self.wholeness.is_whole());
+            self.completeness.keep(self.completeness.is_whole());
         }
-        self.wholeness.distrust();
+        self.completeness.forget_reported_completeness();
         self.from_copies.forget_fetched();
-        self.mirrors.begin_anew(self.site.first_number(), &mut self.commands);
+        self.mirrors.mark_restarted(self.site.first_number(), &mut self.commands);
         let Self { claiming, mirrors, .. } = self;
         if let Some(claiming) = claiming {
-            claiming.begin_anew(mirrors.epoch(), mirrors.live_nodes());
+            claiming.mark_restarted(mirrors.epoch(), mirrors.live_nodes());
         }
         if self.mirrors.has_others() {
             self.forget_names();
@@ -166,7 +166,7 @@ impl SingleSliceGroup {
     pub(crate) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment) {
         self.present.begin(now);
         if let Some(claiming) = &mut self.claiming {
-            claiming.unsure_mut().hear(from, message.epoch);
+            claiming.head_changes_mut().hear(from, message.epoch);
         }
         match message.body {
             PeerBody::Mirror(Some(number), mirrored) => {
@@ -195,24 +195,24 @@ impl SingleSliceGroup {
                     Ordering::Greater => {}
                 }
             }
-            PeerBody::AskCells(ask) if message.epoch <= self.mirrors.epoch() && self.wholeness.is_complete() => {
+            PeerBody::AskCells(ask) if message.epoch <= self.mirrors.epoch() && self.completeness.is_complete() => {
                 // Advancing the slice first lets the other node distinguish cells of a long past time from newer ones.
                 self.slice.advance(ask.unit.min(self.present.clock().unit_at(self.present.latest_ms())));
                 let parts = self.parts(&ask);
                 self.commands.push(self.mirrors.send(from, PeerBody::Cells(parts)));
             }
-            PeerBody::Cells(parts) => self.hear_cells(parts, message.epoch),
+            PeerBody::Cells(parts) => self.receive_cells(parts, message.epoch),
             // This copy is incomplete or has an older map, so its cells may be wrong for the other node.
             PeerBody::AskCells(_) => {}
             // These messages belong to groups whose slices share events.
             PeerBody::Test(_) | PeerBody::ClaimTests(_) | PeerBody::Resolved(_) | PeerBody::Set(_) => {}
             PeerBody::AskPast if message.epoch <= self.mirrors.epoch() && self.answers() => self.hand_names(from),
             PeerBody::Mirror(None, replied) => self.hear_names(&replied),
-            PeerBody::HandedOver(handed) => self.hear_handed_over(handed),
+            PeerBody::HandedOver(handed) => self.receive_handed_over(handed),
             // This copy does not answer or has an older map, so its replies may be wrong for the other node.
             PeerBody::AskPast | PeerBody::Past(_) => {}
         }
-        self.mind_gap();
+        self.recover_gap();
     }
 
     /// Applies a record from another copy.
@@ -229,7 +229,7 @@ impl SingleSliceGroup {
 
     /// Returns whether this copy is compared with other copies.
     pub(super) fn rescans(&self) -> bool {
-        self.wholeness.is_complete() && self.mirrors.has_others()
+        self.completeness.is_complete() && self.mirrors.has_others()
     }
 
     /// Compares this copy with another copy, if a comparison is due, and adds the cells that are missing here.
@@ -244,18 +244,18 @@ impl SingleSliceGroup {
         }
     }
 
-    fn hear_cells(&mut self, parts: CellParts, epoch: Epoch) {
+    fn receive_cells(&mut self, parts: CellParts, epoch: Epoch) {
         // An event that is late at the other copy must also be late here.
         self.present.clock_mut().restore(parts.clock);
-        let is_complete = self.wholeness.is_complete();
+        let is_complete = self.completeness.is_complete();
         if !is_complete && parts.asked.is_none() {
             self.joining.note_told(self.present.now_ms());
         }
         let keep = keeper(self.site, self.keeps_journal, &mut self.commands);
         if is_complete {
-            self.from_copies.hear_to_compare(parts, &self.present, &mut self.slice);
+            self.from_copies.receive_for_comparison(parts, &self.present, &mut self.slice);
         } else {
-            self.from_copies.hear_fetched(parts, epoch, &self.present, &mut self.slice, keep);
+            self.from_copies.receive_fetched(parts, epoch, &self.present, &mut self.slice, keep);
         }
     }
 
@@ -269,7 +269,7 @@ impl SingleSliceGroup {
             return None;
         }
         self.slice.advance(self.present.clock().now_unit());
-        Some(BackupCells { parts: self.parts(ask), is_complete: self.wholeness.is_whole() })
+        Some(BackupCells { parts: self.parts(ask), is_complete: self.completeness.is_whole() })
     }
 
     /// Writes cells from a backup into the slice.
@@ -333,7 +333,7 @@ impl SingleSliceGroup {
     }
 
     /// Handles the begin or end marker of the remembered replies that the answering copy sends.
-    pub(super) fn hear_handed_over(&mut self, handed: HandedOver) {
+    pub(super) fn receive_handed_over(&mut self, handed: HandedOver) {
         match handed.told_for_ms {
             0 => self.joining.begin_hearing(),
             told_for_ms => self.joining.end_hearing(told_for_ms, self.present.now_ms()),
@@ -343,7 +343,7 @@ impl SingleSliceGroup {
     /// Applies a new cluster map. `record` is the map's record of the filter.
     pub(crate) fn map_changed(&mut self, map: &ClusterMap, record: Option<&FilterRecord>, now: Moment) {
         self.present.begin(now);
-        let was_whole = self.wholeness.is_whole();
+        let was_complete = self.completeness.is_whole();
         let was_gone = self.mirrors.is_gone_here();
         let complete = record.and_then(|record| is_complete(map, record, &self.site));
         let is_closed = self.present.follow(record.and_then(|record| record.line.absent()));
@@ -353,10 +353,10 @@ impl SingleSliceGroup {
                 claiming.close();
             }
         }
-        self.wholeness.follow(complete == Some(true), self.mirrors.has_gap_here());
+        self.completeness.follow(complete == Some(true), self.mirrors.has_gap_here());
         let Some(record) = record.filter(|_| complete.is_some()) else {
             self.refuses = Some(Reason::StaleMap);
-            return self.mirrors.give_up(&mut self.commands);
+            return self.mirrors.abandon(&mut self.commands);
         };
         let former_since = self.mirrors.arriving_since();
         let former_epoch = self.mirrors.epoch();
@@ -368,23 +368,23 @@ impl SingleSliceGroup {
         // If this node missed a map, another copy may have answered in between.
         let is_unseen = self.mirrors.epoch().since(former_epoch) > 1 && (had_others || self.mirrors.has_others());
         if self.mirrors.is_asked() && (!was_asked || is_unseen) {
-            self.become_unsure();
+            self.note_head_change();
         }
-        self.mind_unsure();
-        self.wholeness.follow(complete == Some(true), self.mirrors.has_gap_here());
+        self.query_former_heads();
+        self.completeness.follow(complete == Some(true), self.mirrors.has_gap_here());
         if self.mirrors.is_gone_here() && !was_gone {
-            self.wholeness.keep(was_whole);
+            self.completeness.keep(was_complete);
         }
         // The slice may have left this node and come back in between.
         let has_come = self.mirrors.arriving_since().is_some_and(|since| former_since != Some(since));
         if has_come {
-            self.wholeness.keep(false);
+            self.completeness.keep(false);
             self.missing = None;
         }
-        if self.wholeness.is_complete() || self.mirrors.is_gone_here() || has_come {
+        if self.completeness.is_complete() || self.mirrors.is_gone_here() || has_come {
             self.from_copies.forget_fetched();
         }
-        self.mind_gap();
+        self.recover_gap();
     }
 
     /// Sets the nodes that have been unreachable for so long that events do not wait for them.
@@ -395,9 +395,9 @@ impl SingleSliceGroup {
     /// Ends the wait of all records and replies for other copies of the slice, because the records cannot be completed
     /// on this node. The verdicts of the affected submissions become unknown, and the clients can retry them at another
     /// copy.
-    pub(crate) fn give_up_flights(&mut self, now: Moment) {
+    pub(crate) fn abandon_in_flight(&mut self, now: Moment) {
         self.present.begin(now);
-        self.mirrors.give_up(&mut self.commands);
+        self.mirrors.abandon(&mut self.commands);
     }
 
     /// Returns the number of events whose replies wait for other copies.

@@ -23,11 +23,11 @@ use crate::protocol::{Command, GroupReply, MirrorNumber, Mirrored, MonotonicMs, 
 use crate::verdict::{Reason, make_unknown};
 
 /// Maximum number of events in records that are kept although another copy answers now.
-const GIVEN_UP_EVENTS_MAX: usize = 1 << 17;
+const ABANDONED_EVENTS_MAX: usize = 1 << 17;
 
 /// Time in milliseconds after which a record is sent again to a copy that had no room for it. Meanwhile events expire
 /// there.
-const AGAIN_MS: u64 = 1_000;
+const RETRY_MS: u64 = 1_000;
 
 /// A copy of the slice on another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub(super) struct Mirrors {
     held: VecDeque<WaitingRecords>,
     held_events: usize,
     /// Records that were made here before another copy started to answer. They may be on no other copy.
-    given_up: VecDeque<Arc<Mirrored>>,
+    abandoned: VecDeque<Arc<Mirrored>>,
     /// Records that copies have rejected, each as a copy and a record number, and the time at which they are sent
     /// again.
     refused: Option<(BTreeSet<(NodeId, u64)>, MonotonicMs)>,
@@ -123,7 +123,7 @@ impl Mirrors {
             unreachable: Vec::new(),
             held: VecDeque::new(),
             held_events: 0,
-            given_up: VecDeque::new(),
+            abandoned: VecDeque::new(),
             refused: None,
             next_number: site.first_number(),
         }
@@ -161,7 +161,7 @@ impl Mirrors {
         self.has_live_origin = has_live_origin;
         if !self.is_asked || self.is_gone_here {
             let had_held = !self.held.is_empty();
-            self.give_up(commands);
+            self.abandon(commands);
             // If this node missed a map, another copy may have answered in between.
             let may_differ = epochs > 1 || asked != asked_before;
             return may_differ && self.heard.follow(asked.map(|(node, _)| node), record.epoch) || had_held;
@@ -184,10 +184,11 @@ impl Mirrors {
         let (heard, is_all) = self.heard.take_from(before);
         let counts = is_all && (epochs == 1 || heard.is_empty());
         if !counts {
-            self.give_up(commands);
+            self.abandon(commands);
         }
-        let heard = heard.into_iter().map(|mirrored| if counts { mirrored } else { Arc::new(untold(&mirrored)) });
-        for mirrored in std::mem::take(&mut self.given_up).into_iter().chain(heard) {
+        let heard =
+            heard.into_iter().map(|mirrored| if counts { mirrored } else { Arc::new(without_replies(&mirrored)) });
+        for mirrored in std::mem::take(&mut self.abandoned).into_iter().chain(heard) {
             self.held_events += mirrored.weight();
             self.held.push_back(WaitingRecords::Mirrored { number: 0, mirrored, missing: Vec::new() });
         }
@@ -336,13 +337,13 @@ impl Mirrors {
         });
         let mut lacking = lacking.peekable();
         if lacking.peek().is_some() {
-            self.refused.get_or_insert((BTreeSet::new(), now_ms.after(AGAIN_MS))).0.extend(lacking);
+            self.refused.get_or_insert((BTreeSet::new(), now_ms.after(RETRY_MS))).0.extend(lacking);
         }
     }
 
     /// Sends records again that copies have rejected, if it is time.
     fn send_again_refused(&mut self, now_ms: MonotonicMs, commands: &mut Vec<Command>) {
-        let Some((refused, _)) = self.refused.take_if(|(_, again_ms)| *again_ms <= now_ms) else { return };
+        let Some((refused, _)) = self.refused.take_if(|(_, retry_ms)| *retry_ms <= now_ms) else { return };
         for held in &self.held {
             let WaitingRecords::Mirrored { number, mirrored, missing } = held else { continue };
             let again = MirrorNumber { number: *number, acknowledged_below: 0 };
@@ -399,8 +400,8 @@ impl Mirrors {
     }
 
     /// Treats the node as restarted. The records that it received say nothing about later replies of other copies.
-    pub(super) fn begin_anew(&mut self, first_number: u64, commands: &mut Vec<Command>) {
-        self.give_up(commands);
+    pub(super) fn mark_restarted(&mut self, first_number: u64, commands: &mut Vec<Command>) {
+        self.abandon(commands);
         self.heard.clear();
         self.next_number = first_number;
     }
@@ -408,19 +409,21 @@ impl Mirrors {
     /// Stops waiting for acknowledgements of the other copies, because one of them may answer producers from now on.
     /// This node does not know whether the new answering copy has the records that were made here. The replies that
     /// wait on this node therefore become unknown.
-    pub(super) fn give_up(&mut self, commands: &mut Vec<Command>) {
+    pub(super) fn abandon(&mut self, commands: &mut Vec<Command>) {
         self.held_events = 0;
         for held in std::mem::take(&mut self.held) {
             match held {
                 WaitingRecords::Reply(reply, _) => commands.push(Command::Reply(unknown(reply))),
-                WaitingRecords::Mirrored { mirrored, .. } => self.given_up.push_back(Arc::new(untold(&mirrored))),
+                WaitingRecords::Mirrored { mirrored, .. } => {
+                    self.abandoned.push_back(Arc::new(without_replies(&mirrored)))
+                }
             }
         }
         // No more records are kept than an answering copy may hold. The remaining differences are found when copies are
         // compared.
-        let mut events: usize = self.given_up.iter().map(|mirrored| mirrored.weight()).sum();
-        while events > GIVEN_UP_EVENTS_MAX
-            && let Some(oldest) = self.given_up.pop_front()
+        let mut events: usize = self.abandoned.iter().map(|mirrored| mirrored.weight()).sum();
+        while events > ABANDONED_EVENTS_MAX
+            && let Some(oldest) = self.abandoned.pop_front()
         {
             events -= oldest.weight();
         }
@@ -442,8 +445,8 @@ impl Mirrors {
 
     /// Returns the time at which [`Self::expire`] is due.
     pub(super) fn next_expiry_ms(&self) -> Option<MonotonicMs> {
-        let again_ms = self.refused.as_ref().map(|(_, again_ms)| *again_ms);
-        self.held.iter().filter_map(WaitingRecords::deadline_ms).chain(again_ms).min()
+        let retry_ms = self.refused.as_ref().map(|(_, retry_ms)| *retry_ms);
+        self.held.iter().filter_map(WaitingRecords::deadline_ms).chain(retry_ms).min()
     }
 
     /// Returns the number of events whose records or replies wait.
@@ -455,13 +458,13 @@ impl Mirrors {
 /// Returns the reply with unknown verdicts, because the events may or may not be recorded on other copies. Undecided
 /// events stay as they are.
 fn unknown(mut reply: GroupReply) -> GroupReply {
-    reply.answers.give_up();
+    reply.answers.abandon();
     reply
 }
 
 /// Returns the record without its replies.
-fn untold(mirrored: &Mirrored) -> Mirrored {
-    let mut untold = mirrored.clone();
-    make_unknown(&mut untold.decisions);
-    untold
+fn without_replies(mirrored: &Mirrored) -> Mirrored {
+    let mut without_replies = mirrored.clone();
+    make_unknown(&mut without_replies.decisions);
+    without_replies
 }

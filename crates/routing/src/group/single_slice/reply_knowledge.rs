@@ -10,7 +10,7 @@ use crate::group::limits::NAMES_AWAITED_MS_MAX;
 use crate::protocol::{MonotonicMs, Submission};
 
 /// Time in milliseconds after which the answering copy is asked again for its replies.
-const ASK_AGAIN_MS: u64 = 1_000;
+const REQUEST_RETRY_MS: u64 = 1_000;
 
 /// State of a copy's knowledge about the replies to idempotency keys.
 pub(super) struct ReplyKnowledge {
@@ -28,12 +28,12 @@ pub(super) struct ReplyKnowledge {
     /// Time at which the answering copy is asked for its replies. `None` if that is not necessary.
     next_ask_ms: Option<MonotonicMs>,
     /// Whether the answering copy is sending its replies, and this copy has forgotten none of them since the first.
-    is_hearing: bool,
+    is_receiving: bool,
 }
 
 impl ReplyKnowledge {
     pub(super) fn new(horizon_ms: u64) -> Self {
-        Self { horizon_ms, since_ms: None, is_due: false, known_from_ms: None, next_ask_ms: None, is_hearing: false }
+        Self { horizon_ms, since_ms: None, is_due: false, known_from_ms: None, next_ask_ms: None, is_receiving: false }
     }
 
     pub(super) fn horizon_ms(&self) -> u64 {
@@ -42,7 +42,7 @@ impl ReplyKnowledge {
 
     /// Notes that the known replies are forgotten. The copy learns new ones from the next input on.
     pub(super) fn begin_at_next_input(&mut self) {
-        (self.is_due, self.is_hearing) = (true, false);
+        (self.is_due, self.is_receiving) = (true, false);
         self.next_ask_ms = Some(MonotonicMs::START);
     }
 
@@ -83,7 +83,7 @@ impl ReplyKnowledge {
     pub(super) fn asks(&mut self, now_ms: MonotonicMs) -> bool {
         let is_time = self.next_ask_ms.is_some_and(|next_ms| next_ms <= now_ms);
         if is_time {
-            self.next_ask_ms = Some(now_ms.after(ASK_AGAIN_MS));
+            self.next_ask_ms = Some(now_ms.after(REQUEST_RETRY_MS));
         }
         is_time
     }
@@ -95,7 +95,7 @@ impl ReplyKnowledge {
 
     /// Notes that the replies of the answering copy follow.
     pub(super) fn begin_hearing(&mut self) {
-        self.is_hearing = true;
+        self.is_receiving = true;
     }
 
     /// Notes that the answering copy has sent all replies that it knows from the last `told_for_ms` milliseconds.
@@ -104,7 +104,7 @@ impl ReplyKnowledge {
     /// the events of a submission and forgotten the reply before it sent the reply to any node. In that case, the
     /// answering copy does not know the reply either.
     pub(super) fn end_hearing(&mut self, told_for_ms: u64, now_ms: MonotonicMs) {
-        if std::mem::take(&mut self.is_hearing) {
+        if std::mem::take(&mut self.is_receiving) {
             self.next_ask_ms = None;
             let unknown_ms = self.horizon_ms.saturating_sub(told_for_ms);
             self.known_from_ms = (unknown_ms > 0).then(|| now_ms.after(unknown_ms));

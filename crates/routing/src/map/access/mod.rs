@@ -101,7 +101,7 @@ impl Access {
 
     /// Returns whether any principal may change the rights of principals.
     pub fn has_keeper(&self) -> bool {
-        self.principals.values().any(|principal| principal.may_on_cluster(ClusterVerb::Security))
+        self.principals.values().any(|principal| principal.has_cluster_right(ClusterVerb::Security))
     }
 }
 
@@ -112,12 +112,12 @@ impl Principal {
     }
 
     /// Returns whether the principal may have this right on some filter.
-    pub fn may_with_some(&self, verb: FilterVerb) -> bool {
+    pub fn has_right_on_some_filter(&self, verb: FilterVerb) -> bool {
         self.gives(verb, |_| true)
     }
 
     /// Returns whether the principal has this right on the cluster.
-    pub fn may_on_cluster(&self, verb: ClusterVerb) -> bool {
+    pub fn has_cluster_right(&self, verb: ClusterVerb) -> bool {
         self.grants.iter().any(|grant| matches!(grant, Grant::Cluster(granted) if granted.includes(verb)))
     }
 
@@ -133,7 +133,7 @@ impl Principal {
             Grant::Filters { names, verb: granted } => granted.includes(verb) && covers(names),
             Grant::Cluster(_) => false,
         });
-        is_given || (verb == FilterVerb::Describe && self.may_on_cluster(ClusterVerb::View))
+        is_given || (verb == FilterVerb::Describe && self.has_cluster_right(ClusterVerb::View))
     }
 }
 
@@ -185,21 +185,21 @@ mod tests {
             let has = principal(&[("clicks", granted)], &[]);
             for asked in FilterVerb::ALL {
                 assert_eq!(has.may(asked, "clicks"), included.contains(&asked), "{granted} and {asked}");
-                assert_eq!(has.may_with_some(asked), included.contains(&asked), "{granted} and {asked}");
+                assert_eq!(has.has_right_on_some_filter(asked), included.contains(&asked), "{granted} and {asked}");
                 assert!(!has.may(asked, "views"), "{asked}");
             }
             assert_eq!(has.may_hash_for("clicks"), granted != Describe, "{granted}");
-            let is_on_cluster = ClusterVerb::ALL.iter().any(|verb| has.may_on_cluster(*verb));
+            let is_on_cluster = ClusterVerb::ALL.iter().any(|verb| has.has_cluster_right(*verb));
             assert!(!is_on_cluster, "no verb on filters is one on the cluster: {granted}");
         }
         for granted in ClusterVerb::ALL {
             let has = principal(&[], &[granted]);
             for asked in ClusterVerb::ALL {
                 let is_included = asked == granted || (granted, asked) == (ClusterVerb::Operate, ClusterVerb::View);
-                assert_eq!(has.may_on_cluster(asked), is_included, "{granted} and {asked}");
+                assert_eq!(has.has_cluster_right(asked), is_included, "{granted} and {asked}");
             }
             for asked in FilterVerb::ALL {
-                let is_seen = asked == Describe && has.may_on_cluster(ClusterVerb::View);
+                let is_seen = asked == Describe && has.has_cluster_right(ClusterVerb::View);
                 assert_eq!(has.may(asked, "clicks"), is_seen, "{granted} and {asked}");
             }
             assert!(!has.may_hash_for("clicks"), "who views a cluster learns no secret");

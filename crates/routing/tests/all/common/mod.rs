@@ -18,9 +18,9 @@ pub(crate) use producers::{Producer, observation};
 pub(crate) const NOW: Moment = Moment { monotonic_ms: MonotonicMs(1000), wall_ms: 1_790_000_000_000 };
 
 /// Random numbers from the SplitMix64 generator.
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct TestRng(pub(crate) u64);
 
-impl Dice {
+impl TestRng {
     pub(crate) fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -57,18 +57,18 @@ pub(crate) struct Stream {
 /// Returns a stream of `events` random events with `keys` different keys. The time advances by about `step_ms`
 /// milliseconds per event. For one event in five hundred, the time also leaps forward by fifty times `late_ms`. One
 /// event in ten is late by up to `late_ms`.
-pub(crate) fn stream(dice: &mut Dice, events: usize, keys: u64, step_ms: u64, late_ms: u64) -> Stream {
+pub(crate) fn stream(rng: &mut TestRng, events: usize, keys: u64, step_ms: u64, late_ms: u64) -> Stream {
     let mut now_ms = 1_000_000;
     let mut times_ms = Vec::with_capacity(events);
     for _ in 0..events {
-        now_ms += dice.below(2 * step_ms + 1);
-        if dice.below(500) == 0 {
+        now_ms += rng.below(2 * step_ms + 1);
+        if rng.below(500) == 0 {
             now_ms += 50 * late_ms;
         }
-        let late_ms = if dice.below(10) == 0 { dice.below(late_ms + 1) } else { 0 };
+        let late_ms = if rng.below(10) == 0 { rng.below(late_ms + 1) } else { 0 };
         times_ms.push(now_ms - late_ms);
     }
-    Stream { digests: (0..events).map(|_| digest(dice.below(keys))).collect(), times_ms }
+    Stream { digests: (0..events).map(|_| digest(rng.below(keys))).collect(), times_ms }
 }
 
 /// A step that is large enough for all tests except those about steps. Every time is accepted without confirmation by

@@ -6,37 +6,37 @@ use firstseen_routing::{Command, Decision, EarlyDuplicates, GroupOwner, GroupRep
 use super::Network;
 
 impl Network {
-    pub(crate) fn command(&mut self, seat: GroupInstance, run: impl FnOnce(&mut GroupOwner)) {
-        self.mesh.input(seat, run);
-        self.send_soon(seat);
+    pub(crate) fn command(&mut self, instance: GroupInstance, run: impl FnOnce(&mut GroupOwner)) {
+        self.mesh.input(instance, run);
+        self.send_soon(instance);
     }
 
     /// Sends the commands of a group after an input, or lets the group collect more.
-    pub(super) fn send_soon(&mut self, seat: GroupInstance) {
-        let Some(owner) = self.mesh.owners().get(&seat) else { return };
-        if self.gathers && owner.gathers() && self.dice.below(4) > 0 {
-            self.gathering.insert(seat);
+    pub(super) fn send_soon(&mut self, instance: GroupInstance) {
+        let Some(owner) = self.mesh.owners().get(&instance) else { return };
+        if self.gathers && owner.gathers() && self.rng.below(4) > 0 {
+            self.gathering.insert(instance);
         } else {
-            self.carry_out(seat);
+            self.execute(instance);
         }
     }
 
     /// Lets all groups send what they have collected, as owners do before they apply a new map.
     pub(super) fn send_gathered(&mut self) {
-        while let Some(seat) = self.gathering.first().copied() {
-            self.carry_out(seat);
+        while let Some(instance) = self.gathering.first().copied() {
+            self.execute(instance);
         }
     }
 
     /// Executes the commands that a group has collected.
-    pub(super) fn carry_out(&mut self, seat: GroupInstance) {
-        self.gathering.remove(&seat);
-        for command in self.mesh.take_commands(seat) {
+    pub(super) fn execute(&mut self, instance: GroupInstance) {
+        self.gathering.remove(&instance);
+        for command in self.mesh.take_commands(instance) {
             match command {
-                Command::Send { to, message } => self.send(seat.node, to, message),
+                Command::Send { to, message } => self.send(instance.node, to, message),
                 Command::Propose(Proposal::OpenGeneration { group, number, .. }) => self.asked.push((group, number)),
                 Command::Propose(Proposal::SlicesComplete { group, slices, incarnation, .. }) => {
-                    self.complete.push((group, seat.node, incarnation, slices));
+                    self.complete.push((group, instance.node, incarnation, slices));
                 }
                 Command::EarlyDuplicates(EarlyDuplicates { reply_to, events, .. }) => {
                     assert!(!self.mesh.is_part(reply_to), "a level gets duplicates ahead of its answer");
@@ -44,11 +44,11 @@ impl Network {
                     assert_eq!(before, None, "two early messages ahead of one reply");
                 }
                 Command::Reply(GroupReply { reply_to, .. })
-                    if self.mesh.is_part(reply_to) && self.dice.below(100) < self.lost_percent =>
+                    if self.mesh.is_part(reply_to) && self.rng.below(100) < self.lost_percent =>
                 {
                     self.mesh.send_again(reply_to);
                 }
-                command => match self.mesh.carry_out(seat, command) {
+                command => match self.mesh.execute(instance, command) {
                     Some(Command::Reply(reply)) => self.note(reply),
                     Some(left) => panic!("no journal: {left:?}"),
                     None => {}

@@ -12,12 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use firstseen_filter::{Digest, GenerationNumber, Probes};
 use firstseen_mesh::{GroupInstance, Link, Mesh, Order, Way, filter_map};
 use firstseen_routing::{
-    Climbed, Closed, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupReply, Heads,
-    HopCounts, Incarnation, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, Seen, SetAcks,
+    Closed, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupReply, Heads, HopCounts,
+    Incarnation, LevelReply, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, Seen, SetAcks,
     SlicedDefinition, Submission, refuse,
 };
 
-use crate::common::{Dice, NOW, Producer};
+use crate::common::{NOW, Producer, TestRng};
 
 pub(crate) const FILTER: FilterId = FilterId(7);
 /// The predecessor of [`FILTER`], if there is one.
@@ -47,7 +47,7 @@ pub(crate) struct Network {
     /// Groups that nodes have reported as complete.
     pub(crate) complete: Vec<(u32, NodeId, Incarnation, Vec<u32>)>,
     pub(crate) fault: Fault,
-    pub(crate) dice: Dice,
+    pub(crate) rng: TestRng,
     /// Whether nodes send at random times instead of after every input.
     pub(crate) gathers: bool,
     /// Groups that have collected commands and not sent them yet.
@@ -65,17 +65,17 @@ pub(crate) struct Network {
 }
 
 /// Returns random owners of all slices among `nodes` nodes. Every node gets at least one slice if there are enough.
-pub(crate) fn random_owners(dice: &mut Dice, slices: u32, nodes: u64) -> Vec<NodeId> {
+pub(crate) fn random_owners(rng: &mut TestRng, slices: u32, nodes: u64) -> Vec<NodeId> {
     let mut owners: Vec<NodeId> =
-        (0..u64::from(slices)).map(|slice| NodeId(1 + if slice < nodes { slice } else { dice.below(nodes) })).collect();
+        (0..u64::from(slices)).map(|slice| NodeId(1 + if slice < nodes { slice } else { rng.below(nodes) })).collect();
     for last in (1..owners.len()).rev() {
-        owners.swap(last, dice.below(last as u64 + 1) as usize);
+        owners.swap(last, rng.below(last as u64 + 1) as usize);
     }
     owners
 }
 
 /// Returns the seat of a group on a node.
-pub(crate) fn seat(group: u32, node: NodeId) -> GroupInstance {
+pub(crate) fn instance(group: u32, node: NodeId) -> GroupInstance {
     GroupInstance { filter: FILTER, group, node }
 }
 
@@ -102,13 +102,13 @@ impl Network {
         policies: FilterPolicies,
         owners: &[NodeId],
         limits: OwnerLimits,
-        dice: Dice,
+        rng: TestRng,
     ) -> Self {
         firstseen_routing::check::check_definition(definition).unwrap();
-        Self::of(filter_map(FILTER, definition, policies, owners), limits, dice)
+        Self::of(filter_map(FILTER, definition, policies, owners), limits, rng)
     }
 
-    pub(crate) fn of(map: ClusterMap, limits: OwnerLimits, dice: Dice) -> Self {
+    pub(crate) fn of(map: ClusterMap, limits: OwnerLimits, rng: TestRng) -> Self {
         Self {
             mesh: Mesh::new(map, limits, Order::OfLinks, NOW).unwrap(),
             views: BTreeMap::new(),
@@ -116,7 +116,7 @@ impl Network {
             asked: Vec::new(),
             complete: Vec::new(),
             fault: Fault::None,
-            dice,
+            rng,
             gathers: false,
             gathering: BTreeSet::new(),
             passed_on: Vec::new(),
@@ -163,7 +163,7 @@ impl Network {
     }
 
     fn seats_at(&self, node: NodeId) -> Vec<GroupInstance> {
-        self.mesh.seats().into_iter().filter(|seat| seat.node == node).collect()
+        self.mesh.instances().into_iter().filter(|instance| instance.node == node).collect()
     }
 
     /// Ends a node's process and starts another one. Cells, memory and messages in flight are lost.
@@ -181,10 +181,10 @@ impl Network {
         self.mesh.restart(nodes).unwrap();
         self.mesh.end_parts(nodes, self.tries_again);
         let (map, now) = (self.map().clone(), self.now());
-        let is_other = |seat: &GroupInstance| seat.filter == filter && !nodes.contains(&seat.node);
-        for seat in self.mesh.seats().into_iter().filter(is_other) {
-            nodes.iter().for_each(|node| self.command(seat, |owner| owner.peer_lost(*node, now)));
-            self.command(seat, |owner| owner.map_changed(&map, now));
+        let is_other = |instance: &GroupInstance| instance.filter == filter && !nodes.contains(&instance.node);
+        for instance in self.mesh.instances().into_iter().filter(is_other) {
+            nodes.iter().for_each(|node| self.command(instance, |owner| owner.peer_lost(*node, now)));
+            self.command(instance, |owner| owner.map_changed(&map, now));
         }
     }
 
@@ -233,16 +233,16 @@ impl Network {
     }
 
     /// Submits events like [`Self::submit`], to a given node.
-    pub(crate) fn submit_at(&mut self, seat: GroupInstance, digests: &[Digest], submission: Submission) {
-        let probes = self.mesh.probes(seat.filter, digests);
-        self.take_up(seat, Submission { probes, ..submission });
+    pub(crate) fn submit_at(&mut self, instance: GroupInstance, digests: &[Digest], submission: Submission) {
+        let probes = self.mesh.probes(instance.filter, digests);
+        self.take_up(instance, Submission { probes, ..submission });
     }
 
     /// Passes a submission to a node.
-    pub(crate) fn take_up(&mut self, seat: GroupInstance, submission: Submission) {
+    pub(crate) fn take_up(&mut self, instance: GroupInstance, submission: Submission) {
         self.passed_on.clear();
         let now = self.now();
-        self.command(seat, |owner| owner.submit(submission, now));
+        self.command(instance, |owner| owner.submit(submission, now));
     }
 
     /// Delivers the next message of a random link, or lets a random group send what it has collected. Returns `false`
@@ -253,14 +253,19 @@ impl Network {
         if choices == 0 {
             return false;
         }
-        let choice = self.dice.below(choices as u64) as usize;
+        let choice = self.rng.below(choices as u64) as usize;
         let Some(link) = busy.get(choice).copied() else {
-            self.gathering.iter().nth(choice - busy.len()).copied().into_iter().for_each(|seat| self.carry_out(seat));
+            self.gathering
+                .iter()
+                .nth(choice - busy.len())
+                .copied()
+                .into_iter()
+                .for_each(|instance| self.execute(instance));
             return true;
         };
         let waiting = self.mesh.links().on(link).len() as u64;
         let is_unordered = matches!(self.fault, Fault::NoOrder | Fault::EarlyAcks);
-        let place = if is_unordered { self.dice.below(waiting) as usize } else { 0 };
+        let place = if is_unordered { self.rng.below(waiting) as usize } else { 0 };
         self.deliver_at(link, place)
     }
 
@@ -296,11 +301,11 @@ impl Network {
             }
             Passage::Gone => return true,
         }
-        let seat = GroupInstance { filter: message.filter, group: message.group, node: to };
-        if self.mesh.owners().contains_key(&seat) {
+        let instance = GroupInstance { filter: message.filter, group: message.group, node: to };
+        if self.mesh.owners().contains_key(&instance) {
             return self.arrive(Way::Peer(from, to, message));
         }
-        let epoch = self.views.get(&to).map_or(message.epoch, |view| view.filters[&seat.filter].epoch);
+        let epoch = self.views.get(&to).map_or(message.epoch, |view| view.filters[&instance.filter].epoch);
         for command in refuse(from, PeerMessage { epoch, ..message }, Reason::NotReady) {
             if let Command::Send { to: head, message } = command {
                 self.send(to, head, message);
@@ -311,12 +316,12 @@ impl Network {
 
     fn arrive(&mut self, way: Way) -> bool {
         match way {
-            Way::Climb(from, climb) if self.cut_off.contains(&climb.from.filter) => {
+            Way::LevelQuery(from, climb) if self.cut_off.contains(&climb.from.filter) => {
                 let decisions = vec![Decision::Undecided(Reason::SlicesDown); climb.probes.len()];
-                let climbed = Climbed { number: climb.number, decisions, ..Climbed::default() };
-                self.mesh.links_mut().push(Way::Climbed(from, climbed));
+                let climbed = LevelReply { number: climb.number, decisions, ..LevelReply::default() };
+                self.mesh.links_mut().push(Way::LevelReply(from, climbed));
             }
-            way => self.mesh.deliver(way).into_iter().for_each(|seat| self.send_soon(seat)),
+            way => self.mesh.deliver(way).into_iter().for_each(|instance| self.send_soon(instance)),
         }
         true
     }
@@ -341,12 +346,12 @@ impl Network {
     }
 
     /// Treats a node that is down as restarted. It is the first node to get that map.
-    pub(crate) fn begin_anew(&mut self, node: NodeId) {
+    pub(crate) fn mark_restarted(&mut self, node: NodeId) {
         let (incarnation, now) = (self.count_start(node), self.now());
         self.send_gathered();
         self.mesh.links_mut().retain(|way| !matches!(way, Way::Peer(from, ..) if *from == node));
-        for seat in self.seats_at(node) {
-            self.command(seat, |owner| owner.begin_anew(incarnation, now));
+        for instance in self.seats_at(node) {
+            self.command(instance, |owner| owner.mark_restarted(incarnation, now));
         }
         self.deliver_map(node);
     }
@@ -363,7 +368,7 @@ impl Network {
     pub(crate) fn head_by(&self, map: &ClusterMap, digest: Digest) -> GroupInstance {
         let prober = self.mesh.prober(FILTER);
         let (group, heads) = (prober.group(digest), Heads::new(map, &map.filters[&FILTER]));
-        seat(group, heads.of(prober, group, &self.probes(&[digest]), 0).unwrap())
+        instance(group, heads.of(prober, group, &self.probes(&[digest]), 0).unwrap())
     }
 
     /// Delivers all messages.
@@ -374,7 +379,7 @@ impl Network {
     pub(crate) fn wait(&mut self, ms: u64) {
         self.mesh.pass(ms);
         let now = self.now();
-        self.mesh.seats().into_iter().for_each(|seat| self.command(seat, |owner| owner.tick(now)));
+        self.mesh.instances().into_iter().for_each(|instance| self.command(instance, |owner| owner.tick(now)));
     }
 
     /// Makes exactly these nodes unreachable from all other nodes.
@@ -386,8 +391,8 @@ impl Network {
     pub(crate) fn reach_changed_at(&mut self, node: NodeId, unreachable: &[NodeId]) {
         let unreachable = unreachable.iter().copied().filter(|other| *other != node).collect();
         let now = self.now();
-        for seat in self.seats_at(node) {
-            self.command(seat, |owner| owner.reach_changed(&unreachable, now));
+        for instance in self.seats_at(node) {
+            self.command(instance, |owner| owner.reach_changed(&unreachable, now));
         }
     }
 
@@ -403,11 +408,11 @@ impl Network {
         let lost: Vec<NodeId> = self.nodes().into_iter().filter(|other| *other != node).filter(is_lost).collect();
         let is_over = |way: &Way| matches!(way, Way::Peer(from, to, _) if *from == node && lost.contains(to));
         self.mesh.links_mut().retain(|way| !is_over(way));
-        for seat in self.seats_at(node) {
+        for instance in self.seats_at(node) {
             for other in &lost {
-                self.command(seat, |owner| owner.peer_lost(*other, now));
+                self.command(instance, |owner| owner.peer_lost(*other, now));
             }
-            self.command(seat, |owner| owner.map_changed(&map, now));
+            self.command(instance, |owner| owner.map_changed(&map, now));
         }
         self.mesh.follow(node).unwrap();
     }

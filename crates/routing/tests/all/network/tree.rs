@@ -8,7 +8,7 @@ use firstseen_routing::{
 };
 
 use super::Network;
-use crate::common::Dice;
+use crate::common::TestRng;
 
 pub(crate) use firstseen_mesh::ROOT;
 
@@ -33,9 +33,9 @@ impl Network {
         tree: &TreeSpec,
         definition: &SlicedDefinition,
         policies: FilterPolicies,
-        dice: Dice,
+        rng: TestRng,
     ) -> Self {
-        Self::of(tree_map(tree, definition, policies).unwrap(), OwnerLimits::default(), dice)
+        Self::of(tree_map(tree, definition, policies).unwrap(), OwnerLimits::default(), rng)
     }
 
     /// Returns the nodes that own slices of a level.
@@ -63,7 +63,7 @@ impl Network {
 
     /// Returns the counts of verdicts that all groups of a level gave without the parent level.
     pub(crate) fn owed(&mut self, level: FilterId) -> OwedCounts {
-        let of_level = self.mesh.owners_mut().iter_mut().filter(|(seat, _)| seat.filter == level);
+        let of_level = self.mesh.owners_mut().iter_mut().filter(|(instance, _)| instance.filter == level);
         of_level.map(|(_, owner)| owner.state(usize::MAX).owed).fold(OwedCounts::default(), |sum, counts| OwedCounts {
             waiting_events: sum.waiting_events + counts.waiting_events,
             local_events: sum.local_events + counts.local_events,

@@ -275,8 +275,8 @@ impl Batch {
     }
 
     /// Abandons an event that has no verdict. Its caller gets the verdict undecided with this reason.
-    pub(crate) fn give_up(&mut self, index: usize, reason: Reason) {
-        if self.flights[index].give_up() {
+    pub(crate) fn abandon(&mut self, index: usize, reason: Reason) {
+        if self.flights[index].abandon() {
             self.note_decision(index, Decision::Undecided(reason));
         }
     }

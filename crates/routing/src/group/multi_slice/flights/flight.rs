@@ -239,7 +239,7 @@ impl InFlightEvent {
 
     /// Abandons the event for its caller, who gets an undecided reply whatever becomes of the event. Returns `false` if
     /// it was decided before.
-    pub(super) fn give_up(&mut self) -> bool {
+    pub(super) fn abandon(&mut self) -> bool {
         !std::mem::replace(&mut self.is_decided, true)
     }
 

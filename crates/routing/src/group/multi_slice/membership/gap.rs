@@ -31,7 +31,7 @@ use crate::ids::{Epoch, Incarnation, NodeId, distinct};
 use crate::protocol::{MonotonicMs, Past, PeerBody};
 
 /// Time in milliseconds after which nodes that have not replied are asked again.
-const AGAIN_MS: u64 = 1_000;
+const RETRY_MS: u64 = 1_000;
 
 /// The events that slices of this node may lack.
 #[derive(Clone, Debug, Default)]
@@ -146,7 +146,7 @@ impl Membership {
         }
         let unknown = self.unknown(present);
         let known_unit = own.now_unit().max(present.clock().now_unit());
-        let known_unit = (self.wholeness.now() != Completeness::Lacking).then_some(known_unit);
+        let known_unit = (self.completeness.now() != Completeness::Lacking).then_some(known_unit);
         let Self { placement, gaps, .. } = self;
         let gaps = gaps.get_or_insert_default();
         if placement.lacking_here().any(|slice| !placement.is_arriving_here(slice)) {
@@ -177,7 +177,7 @@ impl Membership {
     }
 
     /// Asks nodes that have not replied yet, and proposes slices as complete to the cluster map once they are.
-    pub(crate) fn mind_gap(&mut self, present: &GroupTime, own: &OwnSlices, outbox: &mut Outbox) {
+    pub(crate) fn recover_gap(&mut self, present: &GroupTime, own: &OwnSlices, outbox: &mut Outbox) {
         if !self.placement.lacks_here() {
             return;
         }
@@ -194,7 +194,7 @@ impl Membership {
         let mut asked = Vec::new();
         let gaps = self.gaps.iter_mut().flat_map(Gaps::all_mut);
         for gap in gaps.filter(|gap| !gap.awaited.is_empty() && now_ms >= gap.next_ask_ms) {
-            gap.next_ask_ms = now_ms.after(AGAIN_MS);
+            gap.next_ask_ms = now_ms.after(RETRY_MS);
             asked.extend(gap.awaited.iter().map(|(peer, _)| *peer));
         }
         distinct(asked.into_iter()).into_iter().for_each(|peer| outbox.send(peer, PeerBody::AskPast));
@@ -221,12 +221,12 @@ impl Membership {
         }
         let settled = self.gaps.as_ref().and_then(|gaps| gaps.settled.as_ref());
         let arriving = self.gaps.as_ref().and_then(|gaps| gaps.arriving.as_ref());
-        let is_settled_over = self.wholeness.is_whole() || settled.is_some_and(|gap| gap.is_over(present, own));
+        let is_settled_over = self.completeness.is_whole() || settled.is_some_and(|gap| gap.is_over(present, own));
         let is_arriving_over = arriving.is_some_and(|gap| gap.is_over(present, own));
         let lacking = self.placement.lacking_here().filter(|slice| own.has(*slice));
         let complete = lacking.filter(|slice| {
             let is_fetched = self.from_copies.fetched.has(*slice) && self.knows_names_of(*slice, present.now_ms());
-            if !present.keeps(Rule::MindsGaps) || is_fetched {
+            if !present.keeps(Rule::AwaitsGapExpiry) || is_fetched {
                 return true;
             }
             if self.placement.is_arriving_here(*slice) { is_arriving_over } else { is_settled_over }
@@ -247,9 +247,9 @@ impl Membership {
         let may_be_handed_over = match self.gaps.as_ref().and_then(|gaps| gaps.settled.as_ref()) {
             Some(gap) => gap.is_handed_over,
             // The gap was not examined yet.
-            None => self.wholeness.now() == Completeness::Interrupted,
+            None => self.completeness.now() == Completeness::Interrupted,
         };
-        self.wholeness.is_whole() || may_be_handed_over
+        self.completeness.is_whole() || may_be_handed_over
     }
 
     /// Returns whether it was not examined yet which events the slices here may lack.
@@ -257,7 +257,7 @@ impl Membership {
         self.placement.lacks_here() && self.gaps.is_none() && !self.placement.is_gone_here()
     }
 
-    /// Returns the time at which [`Self::mind_gap`] has work to do, if no other input arrives before.
+    /// Returns the time at which [`Self::recover_gap`] has work to do, if no other input arrives before.
     pub(crate) fn next_gap_ms(&self, present: &GroupTime, own: &OwnSlices) -> Option<MonotonicMs> {
         if !self.placement.lacks_here() {
             return None;
@@ -297,7 +297,7 @@ impl Membership {
         let known_unit = match self.gaps.as_ref().and_then(|gaps| gaps.settled.as_ref()) {
             _ if !handed_over.are_all_here => self.newest_unknown_unit(present),
             Some(gap) if gap.awaited.is_empty() => gap.missing.newest_unit(),
-            None if self.wholeness.is_whole() => Some(UnitNumber::FIRST),
+            None if self.completeness.is_whole() => Some(UnitNumber::FIRST),
             Some(_) | None => self.newest_unknown_unit(present),
         };
         // A node that gets no reply asks again.

@@ -162,7 +162,7 @@ impl Handover {
     }
 
     /// Treats the node as restarted. The other nodes have continued without it, so it no longer waits for former heads.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn mark_restarted(&mut self) {
         self.awaited.clear();
     }
 
@@ -314,7 +314,7 @@ impl Membership {
     }
 
     /// Notes that another node has ended all events that this node took over by maps up to the reported epoch.
-    pub(crate) fn hear_handed_over(&mut self, from: NodeId, handed: HandedOver, now_ms: MonotonicMs) {
+    pub(crate) fn receive_handed_over(&mut self, from: NodeId, handed: HandedOver, now_ms: MonotonicMs) {
         let epoch = handed.epoch;
         let until_ms = now_ms.after(self.horizon_ms.saturating_sub(handed.told_for_ms));
         if epoch > self.placement.epoch() {

@@ -15,7 +15,7 @@ const CLIMB_EVENTS_MAX: usize = 1 << 12;
 
 /// Destination and operation of a query.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct ClimbTarget {
+pub(super) struct LevelQueryTarget {
     /// The filter of the other level.
     pub(super) to: FilterId,
     pub(super) operation: Operation,
@@ -24,9 +24,9 @@ pub(super) struct ClimbTarget {
 /// Events on their way to other levels.
 #[derive(Default)]
 pub(super) struct Climbs {
-    lanes: Vec<(ClimbTarget, Lane)>,
+    lanes: Vec<(LevelQueryTarget, Lane)>,
     /// The destination and the events of each query that is under way, by the query's number.
-    under_way: BTreeMap<u64, (ClimbTarget, Vec<Ticket>)>,
+    in_progress: BTreeMap<u64, (LevelQueryTarget, Vec<Ticket>)>,
     last_number: u64,
 }
 
@@ -34,13 +34,13 @@ pub(super) struct Climbs {
 struct Lane {
     /// Tickets in the order in which they arrived.
     waiting: VecDeque<Ticket>,
-    under_way: usize,
+    in_progress: usize,
 }
 
 impl Lane {
     fn may_ask(&self) -> bool {
         let is_full = self.waiting.len() >= CLIMB_EVENTS_MAX;
-        is_full || self.under_way < CLIMBS_MAX && !self.waiting.is_empty()
+        is_full || self.in_progress < CLIMBS_MAX && !self.waiting.is_empty()
     }
 }
 
@@ -50,7 +50,7 @@ impl Climbs {
         *self = Self { last_number: self.last_number, ..Self::default() };
     }
 
-    fn lane(&mut self, target: ClimbTarget) -> &mut Lane {
+    fn lane(&mut self, target: LevelQueryTarget) -> &mut Lane {
         let index = match self.lanes.iter().position(|(known, _)| *known == target) {
             Some(index) => index,
             None => {
@@ -61,13 +61,13 @@ impl Climbs {
         &mut self.lanes[index].1
     }
 
-    pub(super) fn push(&mut self, target: ClimbTarget, ticket: Ticket) {
+    pub(super) fn push(&mut self, target: LevelQueryTarget, ticket: Ticket) {
         self.lane(target).waiting.push_back(ticket);
     }
 
     /// Returns the events of the next query that may be sent. A full query does not wait for the replies to other
     /// queries.
-    pub(super) fn next(&mut self) -> Option<(ClimbTarget, Vec<Ticket>)> {
+    pub(super) fn next(&mut self) -> Option<(LevelQueryTarget, Vec<Ticket>)> {
         let (target, lane) = self.lanes.iter_mut().find(|(_, lane)| lane.may_ask())?;
         let events = lane.waiting.len().min(CLIMB_EVENTS_MAX);
         Some((*target, lane.waiting.drain(..events).collect()))
@@ -79,16 +79,16 @@ impl Climbs {
         self.last_number
     }
 
-    pub(super) fn begin(&mut self, target: ClimbTarget, tickets: Vec<Ticket>) -> u64 {
-        self.lane(target).under_way += 1;
+    pub(super) fn begin(&mut self, target: LevelQueryTarget, tickets: Vec<Ticket>) -> u64 {
+        self.lane(target).in_progress += 1;
         let number = self.number();
-        self.under_way.insert(number, (target, tickets));
+        self.in_progress.insert(number, (target, tickets));
         number
     }
 
-    pub(super) fn end(&mut self, number: u64) -> Option<(ClimbTarget, Vec<Ticket>)> {
-        let (target, tickets) = self.under_way.remove(&number)?;
-        self.lane(target).under_way -= 1;
+    pub(super) fn end(&mut self, number: u64) -> Option<(LevelQueryTarget, Vec<Ticket>)> {
+        let (target, tickets) = self.in_progress.remove(&number)?;
+        self.lane(target).in_progress -= 1;
         Some((target, tickets))
     }
 }

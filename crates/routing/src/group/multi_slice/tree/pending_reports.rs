@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use firstseen_filter::{ProbeShape, Probes, Stamp, UnitNumber};
 
 use crate::group::state::OwedCounts;
-use crate::protocol::{Climbed, MonotonicMs, Tick};
+use crate::protocol::{LevelReply, MonotonicMs, Tick};
 use crate::verdict::{Decision, Reason};
 
 /// Maximum number of events that are sent together.
@@ -30,7 +30,7 @@ pub(super) struct PendingReports {
     /// The events, oldest first.
     entries: VecDeque<OwedEvent>,
     /// The replay that is under way, as its number and the number of oldest events that it contains.
-    under_way: Option<(u64, usize)>,
+    in_progress: Option<(u64, usize)>,
     next_ms: MonotonicMs,
     counts: OwedCounts,
 }
@@ -58,7 +58,7 @@ impl PendingReports {
 
     /// Returns the time at which a replay may begin.
     pub(super) fn next_ms(&self) -> Option<MonotonicMs> {
-        (!self.entries.is_empty() && self.under_way.is_none()).then_some(self.next_ms)
+        (!self.entries.is_empty() && self.in_progress.is_none()).then_some(self.next_ms)
     }
 
     /// Begins a replay of the oldest events with query `number`. Returns their positions, which have the given `shape`,
@@ -74,19 +74,19 @@ impl PendingReports {
             clock_unit = stamp.judged.max(clock_unit);
             ticks.push(Tick { clock_unit, unit: stamp.unit });
         }
-        self.under_way = Some((number, ticks.len()));
+        self.in_progress = Some((number, ticks.len()));
         (probes, ticks)
     }
 
     /// Notes that the replay under way gets no reply. The parent level may have recorded its events.
     pub(super) fn interrupt(&mut self) {
-        let events = self.under_way.take().map_or(0, |(_, events)| events);
+        let events = self.in_progress.take().map_or(0, |(_, events)| events);
         self.entries.iter_mut().take(events).for_each(|entry| entry.may_be_above = true);
     }
 
     /// Handles the parent level's reply to a replay. Returns `false` if the reply belongs to another query.
-    pub(super) fn end(&mut self, climbed: &Climbed, now_ms: MonotonicMs) -> bool {
-        let Some((_, events)) = self.under_way.take_if(|(number, _)| *number == climbed.number) else {
+    pub(super) fn end(&mut self, climbed: &LevelReply, now_ms: MonotonicMs) -> bool {
+        let Some((_, events)) = self.in_progress.take_if(|(number, _)| *number == climbed.number) else {
             return false;
         };
         let mut kept = VecDeque::new();
