@@ -148,7 +148,9 @@ fn log_change(was_held: &mut bool, is_held: bool) {
             "no majority of the cluster has answered for so long that other nodes may have replaced this node: new \
              events are undecided (cut_off) until a majority answers"
         ),
-        (false, true) => tracing::info!("a majority of the cluster answers again: new events are recorded"),
+        (false, true) => {
+            tracing::info!("a majority of the cluster has confirmed the lease of this node: new events are recorded")
+        }
         _ => {}
     }
 }

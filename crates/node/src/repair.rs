@@ -131,7 +131,9 @@ pub fn salvage_journal(from: &dyn Disk, to: Arc<dyn Disk>) -> io::Result<Salvage
 /// Returns the record with all its checkpoints marked as incomplete. Returns `None` if the bytes are not a valid
 /// record.
 fn incomplete(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut record = decode(bytes).inspect_err(|error: &RecordError| tracing::warn!(%error, "left out")).ok()?;
+    let mut record = decode(bytes)
+        .inspect_err(|error: &RecordError| tracing::warn!(%error, "a damaged record of the journal is skipped"))
+        .ok()?;
     for entry in &mut record.entries {
         if let Entry::Checkpoint { is_complete, .. } = entry {
             *is_complete = false;

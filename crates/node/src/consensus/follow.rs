@@ -72,7 +72,12 @@ impl Follower {
             let before = self.views.borrow().map.clone();
             map_change::log(&before, &view.map);
             if before.version != version {
-                tracing::info!(version, filters = view.filters.len(), faults = faults.len(), "a new map counts");
+                tracing::info!(
+                    version,
+                    filters = view.filters.len(),
+                    faults = faults.len(),
+                    "the node uses a new version of the cluster map"
+                );
             }
             let view = Arc::new(View { faults, ..(*view).clone() });
             self.begin_anew_after(&view, &mut hung_in);

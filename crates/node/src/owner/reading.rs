@@ -91,11 +91,13 @@ pub(super) fn read(
             match group.restore(entry, now) {
                 // The record is valid, but the group has no room for it. Another copy may have the event.
                 Err(error @ PartError::Full) => {
-                    tracing::warn!(filter = %key.filter, group = key.group, %error, "left out: incomplete");
+                    tracing::warn!(filter = %key.filter, group = key.group, %error, "no room for a record of the journal: its slice is incomplete");
                     progress.lacks_events();
                 }
                 Err(error) if promises => return Err(format!("filter {} group {}: {error}", key.filter, key.group)),
-                Err(error) => tracing::warn!(filter = %key.filter, group = key.group, %error, "left out"),
+                Err(error) => {
+                    tracing::warn!(filter = %key.filter, group = key.group, %error, "a record of the journal is skipped");
+                }
                 Ok(()) => {}
             }
         }
