@@ -30,7 +30,7 @@ const INVALID_FLAGS: &[(&str, &str)] = &[
     ("--window garbage", "window `garbage`"),
     ("--window 99999999999999999999d", "99999999999999999999d"),
     ("--filter clicks --window 1h", "--filter is for a filter of a cluster"),
-    ("--site oslo --capacity 10", "--site is for a filter of a cluster"),
+    ("--site oslo --capacity 10", "--cluster"),
     ("--window 5events --equal-timers 17", "k' must be at most k"),
     ("--window 5events --hashes 4 --equal-timers 5", "k' must be at most k"),
     ("--equal-timers 2", "kind timing"),

@@ -264,6 +264,8 @@ fn a_state_is_replaced_whole_and_leaves_no_litter() {
 #[test]
 fn a_folder_that_cannot_hold_the_state_is_an_error_before_input_is_read() {
     let folder = Folder::with("a\n");
-    let ran = folder.dedup("--state missing/state --out out input").fails(1, &["cannot save the state missing/state"]);
+    let ran = folder
+        .dedup("--state missing/state --out out input")
+        .fails(1, &["lock file of the state missing/state", "check the path"]);
     assert_eq!((ran.out.as_str(), folder.has("out")), ("", false));
 }
