@@ -115,7 +115,7 @@ impl<R: Records> Remote<R> {
 
     /// Returns the name of the filter.
     pub(super) fn name(&self) -> &str {
-        &self.filter.info().name
+        self.filter.info().name
     }
 
     /// Connects to the cluster and finds the filter.

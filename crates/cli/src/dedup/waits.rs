@@ -106,7 +106,7 @@ impl Waits {
                 Look::GoesOn => {}
                 Look::Warns => progress::print_above_bar(&format!("firstseen: {}", message())),
                 Look::GivesUp if self.wait_ended_at().is_none() => {
-                    drop(self.end_wait.send_replace(Some(Instant::now())))
+                    let _ = self.end_wait.send_replace(Some(Instant::now()));
                 }
                 Look::GivesUp => {}
             }
@@ -116,8 +116,7 @@ impl Waits {
 
 /// Waits for the reply to a request, but stops the wait soon after the run must end. `wait_ended` completes when the
 /// run must end, for example after an interrupt. From then on, the function waits for at most the duration `more`.
-/// Returns
-/// `None` if no reply has arrived by the end of this duration.
+/// Returns `None` if no reply has arrived by the end of this duration.
 pub(super) async fn answered<T>(
     request: impl Future<Output = T>,
     wait_ended: impl Future<Output = Instant>,

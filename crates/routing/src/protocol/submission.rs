@@ -53,7 +53,7 @@ pub enum Operation {
     ///
     /// - First-seen means that the claim was released.
     /// - Undecided with the reason claimed means that the sender no longer held the event, for example because its
-    /// claim   had ended.
+    ///   claim had ended.
     Release,
 }
 
