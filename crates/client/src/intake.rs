@@ -83,7 +83,7 @@ struct SliceSubqueue {
     is_gone: bool,
 }
 
-/// Slice group of an event, and the lane to its head node (the node that decides the event).
+/// Slice group of an event, and the subqueue to its head node (the node that decides the event).
 #[derive(Clone, Copy)]
 struct EventPlace {
     group: u32,
@@ -399,7 +399,7 @@ impl FilterCore {
         self.list_all_due(&mut intake);
     }
 
-    /// Determines the slice group and the lane of an event.
+    /// Determines the slice group and the subqueue of an event.
     #[inline]
     fn subqueue(&self, intake: &mut Intake, digest: Digest) -> Result<EventPlace, Reason> {
         let group = self.prober.group(digest);
@@ -430,8 +430,8 @@ impl FilterCore {
         Ok(When { tick: Tick { clock_unit, unit }, before_unit })
     }
 
-    /// Adopts a newer cluster map. Events that are already queued stay in their lanes, and the sender that takes them
-    /// forwards them.
+    /// Adopts a newer cluster map. Events that are already queued stay in their subqueues, and the sender that takes
+    /// them forwards them.
     fn refresh(self: &Arc<Self>, intake: &mut Intake) {
         if intake.map_version == self.core.map_version() || intake.is_closed {
             return;
@@ -533,7 +533,7 @@ impl FilterCore {
         for subqueue in &mut intake.subqueues {
             subqueue.queue.give_up(Answer::undecided(Reason::NotReady));
         }
-        // Calls that come later fail when they reserve space. Calls that have reserved space already find no lane.
+        // Calls that come later fail when they reserve space. Calls that have reserved space already find no subqueue.
         intake.is_closed = true;
         intake.subqueue_of_slice.clear();
     }

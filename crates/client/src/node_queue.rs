@@ -25,9 +25,9 @@ pub(crate) struct FilterSubqueue<Handle> {
 pub(crate) struct NodeQueue<Filter> {
     /// Subqueues from which a batch is due.
     ready: Mutex<VecDeque<FilterSubqueue<Arc<Filter>>>>,
-    /// All lanes for this node.
+    /// All subqueues for this node.
     subqueues: Mutex<Vec<FilterSubqueue<Weak<Filter>>>>,
-    /// Number of events in these lanes.
+    /// Number of events in these subqueues.
     queued_events: AtomicUsize,
     /// Notification that wakes the node's sender.
     pub(crate) wake: Notify,
@@ -47,7 +47,7 @@ impl<Filter> NodeQueue<Filter> {
         lock(&self.subqueues).push(FilterSubqueue { filter, subqueue });
     }
 
-    /// Announces a lane from which a batch is due, and wakes the sender.
+    /// Announces a subqueue from which a batch is due, and wakes the sender.
     pub(crate) fn list(&self, filter: Arc<Filter>, subqueue: usize) {
         lock(&self.ready).push_back(FilterSubqueue { filter, subqueue });
         self.wake.notify_one();
@@ -62,7 +62,7 @@ impl<Filter> NodeQueue<Filter> {
         self.queued_events.fetch_sub(removed, Ordering::Relaxed);
     }
 
-    /// Returns whether no lane has events.
+    /// Returns whether no subqueue has events.
     pub(crate) fn is_empty(&self) -> bool {
         self.queued_events.load(Ordering::Relaxed) == 0
     }
@@ -81,7 +81,7 @@ impl<Filter> NodeQueue<Filter> {
         }
     }
 
-    /// Returns all lanes of filters that are still in use.
+    /// Returns all subqueues of filters that are still in use.
     pub(crate) fn subqueues(&self) -> Vec<FilterSubqueue<Arc<Filter>>> {
         let mut subqueues = lock(&self.subqueues);
         subqueues.retain(|of| of.filter.strong_count() > 0);
@@ -91,7 +91,7 @@ impl<Filter> NodeQueue<Filter> {
             .collect()
     }
 
-    /// Clears the list of lanes that are due.
+    /// Clears the list of subqueues that are due.
     pub(crate) fn clear(&self) {
         let ready = std::mem::take(&mut *lock(&self.ready));
         // Dropping the last handle of a filter runs its destructor, which must not happen while the lock is held.

@@ -74,12 +74,12 @@ pub(crate) struct RoutedBatch {
     from: Option<FromLevel>,
     /// Whether the events were sent to this level before, so that they may have been recorded already.
     again: bool,
-    /// Guard that counts the batch as in flight in its lane for as long as any part of the batch exists.
+    /// Guard that counts the batch as in flight in its subqueue for as long as any part of the batch exists.
     ticket: Option<Arc<SubqueueTicket>>,
 }
 
 impl RoutedBatch {
-    /// Takes the batch that is due in a lane of a filter. The node accepts `events_max` events in a batch and
+    /// Takes the batch that is due in a subqueue of a filter. The node accepts `events_max` events in a batch and
     /// `batches_max` batches at once.
     pub(crate) fn take(filter: Arc<FilterCore>, subqueue: usize, events_max: usize, batches_max: u32) -> Option<Self> {
         let due = filter.take(subqueue, events_max, batches_max)?;

@@ -1,8 +1,8 @@
-//! Accepts connections of HTTP clients, and distributes the connections over several attendants. A worker is a
+//! Accepts connections of HTTP clients, and distributes the connections over several workers. A worker is a
 //! group of tasks that serves a part of the connections and has its own clients of the cluster.
 //!
 //! The number of HTTP connections is limited, and connections beyond the limit are closed at once. Each connection
-//! stays with one attendant until it ends. When the endpoint stops, each connection ends after the reply in progress.
+//! stays with one worker until it ends. When the endpoint stops, each connection ends after the reply in progress.
 //!
 //! This module does not depend on calls and threads.
 
@@ -99,7 +99,7 @@ impl HttpEndpoint {
         (sender, worker)
     }
 
-    /// Accepts connections until `stop` is cancelled, and distributes them over the attendants in turn.
+    /// Accepts connections until `stop` is cancelled, and distributes them over the workers in turn.
     pub async fn serve(&self, listener: TcpListener, workers: &[ConnectionSender], stop: CancellationToken) {
         self.acceptor.accept(listener, workers, stop).await;
     }
@@ -136,7 +136,7 @@ impl HttpEndpoint {
 }
 
 impl HttpWorker {
-    /// Serves the connections of this attendant until the endpoint stops. During shutdown the function waits until
+    /// Serves the connections of this worker until the endpoint stops. During shutdown the function waits until
     /// every request that has arrived has its reply.
     pub async fn serve(self) {
         let open = TaskTracker::new();

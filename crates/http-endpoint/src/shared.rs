@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::counts::HttpCounts;
 
-/// State that the requests of one attendant share.
+/// State that the requests of one worker share.
 pub(crate) struct Shared {
     pub(crate) filters: Filters,
     /// The same filters, opened through a client with a longer deadline. Streams of records use it, because they can

@@ -1,8 +1,8 @@
-//! Accepts connections of Redis clients, and distributes the connections over several attendants. A worker is a
+//! Accepts connections of Redis clients, and distributes the connections over several workers. A worker is a
 //! group of tasks that serves a part of the connections and has its own client of the cluster.
 //!
 //! The number of Redis connections is limited. A client beyond the limit gets an error and is disconnected. Each
-//! connection stays with one attendant until it ends. When the endpoint stops, all of its connections end.
+//! connection stays with one worker until it ends. When the endpoint stops, all of its connections end.
 //!
 //! This module does not depend on commands and threads.
 
@@ -52,9 +52,9 @@ pub struct ConnectionWorker {
     endpoint: Arc<RedisEndpoint>,
     shared: Arc<Shared>,
     connections: ConnectionReceiver,
-    /// Whether this attendant also confirms claims. Exactly one attendant does.
+    /// Whether this worker also confirms claims. Exactly one worker does.
     confirms: bool,
-    /// Whether this attendant confirms pending claims when it stops.
+    /// Whether this worker confirms pending claims when it stops.
     confirms_at_stop: bool,
 }
 
@@ -94,12 +94,12 @@ impl RedisEndpoint {
         self.common.counts.clone()
     }
 
-    /// Returns how long the endpoint waits for a verdict. The clients of its attendants must have this deadline.
+    /// Returns how long the endpoint waits for a verdict. The clients of its workers must have this deadline.
     pub fn verdict_timeout(&self) -> Duration {
         self.common.settings.verdict_timeout()
     }
 
-    /// Creates a worker that uses `client` for its calls. The first attendant also confirms claims.
+    /// Creates a worker that uses `client` for its calls. The first worker also confirms claims.
     pub fn worker(self: &Arc<Self>, client: Client, is_first: bool) -> (ConnectionSender, ConnectionWorker) {
         let (sender, connections) = connections();
         let shared = Shared { filters: Filters::new(client, self.common.host.clone()), common: self.common.clone() };
@@ -116,7 +116,7 @@ impl RedisEndpoint {
         )
     }
 
-    /// Accepts connections until `stop` is cancelled, and distributes them over the attendants in turn.
+    /// Accepts connections until `stop` is cancelled, and distributes them over the workers in turn.
     pub async fn serve(&self, listener: TcpListener, workers: &[ConnectionSender], stop: CancellationToken) {
         self.acceptor.accept(listener, workers, stop).await;
     }
@@ -166,7 +166,7 @@ impl RedisEndpoint {
 }
 
 impl ConnectionWorker {
-    /// Serves the connections of this attendant until `stop` is cancelled. The function then stops accepting commands,
+    /// Serves the connections of this worker until `stop` is cancelled. The function then stops accepting commands,
     /// and returns when two conditions are met: all received commands have their replies, and all pending claims are
     /// confirmed.
     pub async fn serve(self, stop: CancellationToken) {
@@ -185,7 +185,7 @@ impl ConnectionWorker {
         open.wait().await;
     }
 
-    /// Makes the attendant drop pending claims when it stops, as a crash would. Tests use this to show what is lost.
+    /// Makes the worker drop pending claims when it stops, as a crash would. Tests use this to show what is lost.
     #[doc(hidden)]
     #[must_use]
     pub fn without_confirms_at_stop(self) -> Self {
@@ -215,7 +215,7 @@ impl ConnectionWorker {
         open.wait().await;
     }
 
-    /// Starts the confirmation of claims, if this attendant is responsible for it.
+    /// Starts the confirmation of claims, if this worker is responsible for it.
     fn confirm(&self, open: &TaskTracker, stop: &CancellationToken) {
         if !self.confirms {
             return;

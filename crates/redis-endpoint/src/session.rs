@@ -72,7 +72,7 @@ struct Requester<'a> {
     patience: &'a Patience,
 }
 
-/// State that the connections of one attendant share.
+/// State that the connections of one worker share.
 pub(crate) struct Shared {
     pub(crate) filters: Filters,
     pub(crate) common: Arc<Common>,
