@@ -105,12 +105,16 @@ fn message(error: &anyhow::Error) -> String {
 /// Returns what the user can do about an error of the file system, as the end of the message. The text is empty if the
 /// error has another cause.
 fn advice(error: &anyhow::Error) -> &'static str {
-    match error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind) {
-        Some(ErrorKind::NotFound) => "; check the path",
-        Some(ErrorKind::PermissionDenied) => "; check who may read and write the file and its folder",
-        Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
-            "; free space on the disk, or name a file on another disk"
-        }
+    error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()).map_or("", file_advice)
+}
+
+/// Returns what the user can do about an error of a file, as the end of a message. The text is empty for other kinds of
+/// errors.
+pub(crate) fn file_advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::NotFound => "; check the path",
+        ErrorKind::PermissionDenied => "; check who may read and write the file and its folder",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "; free space on the disk, or name a file on another disk",
         _ => "",
     }
 }

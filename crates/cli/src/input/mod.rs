@@ -27,7 +27,7 @@ use firstseen_records::{ParsedBlock, RecordSpan, Records};
 use same_file::Handle;
 use serde::Serialize;
 
-use crate::exit::UsageError;
+use crate::exit::{UsageError, file_advice};
 
 /// A source of records.
 ///
@@ -188,7 +188,7 @@ pub fn check(files: &[PathBuf], record_end: u8) -> anyhow::Result<Option<u64>> {
 }
 
 fn refused(path: &Path, error: &io::Error) -> UsageError {
-    UsageError(format!("{}: {error}", path.display()))
+    UsageError(format!("{}: {error}{}", path.display(), file_advice(error)))
 }
 
 #[cfg(test)]
