@@ -15,8 +15,8 @@ pub(crate) enum Kept {
     /// its idempotency key are on disk. While the node is down, events that need it are undecided. When the node is
     /// back, a retry of an event gets the same verdict as the first attempt.
     OnDisk,
-    /// Mode in which events survive in the memory of two nodes (`--copies 1`), each of which can decide alone. To
-    /// recognize retries, the two nodes send each other their replies with the idempotency keys.
+    /// Mode in which events survive in the memory of two nodes (`--copies 1`). Each of the two
+    /// nodes can decide alone. To recognize retries, they send each other their replies with the idempotency keys.
     ///
     /// A node that was restarted fetches its cells from the other node, but it does not learn the idempotency keys of
     /// earlier replies. If such a node receives a retry and finds the event recorded, it must reply `TooOld`. The

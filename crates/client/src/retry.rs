@@ -161,7 +161,8 @@ mod tests {
 
     #[test]
     fn overload_is_tried_twice_again_ever_more_slowly() {
-        let (mut tries, mut jitter) = (RetryState::default(), Jitter::new(1));
+        let mut tries = RetryState::default();
+        let mut jitter = Jitter::new(1);
         let waits: Vec<_> =
             (0..3).map(|_| tries.refused(Reason::Overloaded, 1, 1, OVERLOAD_RETRIES_MAX, &mut jitter)).collect();
         assert!(matches!(waits[0], AfterRefusal::Wait(10..=20)), "{waits:?}");
@@ -171,7 +172,8 @@ mod tests {
 
     #[test]
     fn what_may_have_been_recorded_is_unknown_whatever_comes_later() {
-        let (mut tries, mut jitter) = (RetryState::default(), Jitter::new(1));
+        let mut tries = RetryState::default();
+        let mut jitter = Jitter::new(1);
         assert_eq!(tries.timeout_reason(false, Reason::NotReady), Reason::NotReady);
         assert_eq!(tries.timeout_reason(true, Reason::NotReady), Reason::Unknown);
         assert!(matches!(
@@ -190,7 +192,8 @@ mod tests {
 
     #[test]
     fn a_stale_map_waits_for_a_newer_one_only_if_there_is_one() {
-        let (mut tries, mut jitter) = (RetryState::default(), Jitter::new(1));
+        let mut tries = RetryState::default();
+        let mut jitter = Jitter::new(1);
         assert_eq!(tries.refused(Reason::StaleMap, 3, 5, OVERLOAD_RETRIES_MAX, &mut jitter), AfterRefusal::Map(5));
         assert!(matches!(
             tries.refused(Reason::StaleMap, 5, 5, OVERLOAD_RETRIES_MAX, &mut jitter),

@@ -188,9 +188,12 @@ mod tests {
         );
     }
 
+    fn line(nodes: &[&str]) -> String {
+        message(15_000, &nodes.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
+
     #[test]
-    fn the_words_name_the_nodes() {
-        let line = |nodes: &[&str]| message(15_000, &nodes.iter().map(ToString::to_string).collect::<Vec<_>>());
+    fn the_message_names_the_nodes() {
         assert_eq!(line(&["node-1"]), "waiting up to 15 s for node-1, which is down");
         assert_eq!(line(&["a", "b"]), "waiting up to 15 s for a, b, which are down");
         assert!(line(&[]).contains("out of reach"));

@@ -152,10 +152,11 @@ impl Burst {
     /// Returns the share of cells that are still set in a full generation after the first `expired` of its events have
     /// expired.
     ///
-    /// A cell is still set if one of the later events has set it or has raised its expiry. If a later event hits an
-    /// empty cell, the event is recorded and sets the cell. If a later event hits a set cell, the event raises the
-    /// cell's expiry only if it is not called a duplicate. This is true for the share `1 - p^(k-1)` of these events,
-    /// where p is the share of set cells.
+    /// Some events are younger than the events whose expiry is examined. A cell is still set if one of the younger
+    /// events has set it or has raised its expiry. There are two cases. If a younger event hits the cell while it is
+    /// empty, the event is new and sets the cell. If it hits the cell while it is set, it raises the expiry only if
+    /// it is not called a duplicate. That is the case if at least one of its other k - 1 cells is empty, which has the
+    /// probability `1 - p^(k-1)`, where p is the share of set cells.
     fn remaining(&self, expired: f64, tested: f64) -> f64 {
         let hits = f64::from(self.hashes) / self.cells * (tested - expired);
         let refused = midpoints().map(|progress| {

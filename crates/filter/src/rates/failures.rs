@@ -96,7 +96,7 @@ fn of_positions(hashes: u32, count: u32, chance: f64, other: f64) -> f64 {
 }
 
 /// Returns the false-positive rate of a diced filter (first horizontal, then vertical slicing) that counts all cells of
-/// failed slices as set. The filter has `groups * per_group` slices, of which f are down.
+/// failed slices as set. The filter has `groups * per_group` slices, and f of them are down.
 ///
 /// The slices of such a filter form groups, and all cells of an event lie in one group. The number f_g of failed slices
 /// among the S' slices of a group follows a hypergeometric distribution. The rate is the mean of `(f_g/S' + (1 -

@@ -238,6 +238,11 @@ mod tests {
 
     const NOW: u64 = 1_000_000;
 
+    /// Returns whether the events `ahead` confirm a time a day after [`NOW`]. `now` is the time of day, if it is known.
+    fn is_confirmed_by(now: Option<u64>, ahead: &[u64]) -> bool {
+        borne().confirm(NOW + 86_400, ahead, now)
+    }
+
     fn borne() -> TimeConfirmation {
         let mut borne = TimeConfirmation::new(60, 100);
         borne.trust(NOW);
@@ -266,26 +271,39 @@ mod tests {
     #[test]
     fn half_of_the_events_that_come_next_bear_a_time_out() {
         let (far, old) = (NOW + 86_400, NOW + 1);
-        let outcome = |ahead: &[u64]| borne().confirm(far, ahead, None);
-        assert!(outcome(&[]), "no other event contradicts the time");
-        assert!(outcome(&[far]) && outcome(&[far, old]) && outcome(&[far + 5000, old]));
-        assert!(!outcome(&[old]) && !outcome(&[far, old, old]));
+        assert!(is_confirmed_by(None, &[]), "no other event contradicts the time");
+        assert!(
+            is_confirmed_by(None, &[far])
+                && is_confirmed_by(None, &[far, old])
+                && is_confirmed_by(None, &[far + 5000, old])
+        );
+        assert!(!is_confirmed_by(None, &[old]) && !is_confirmed_by(None, &[far, old, old]));
         // The first case is a burst of a hundred broken events. The second case has broken events beyond the range of
         // the comparison.
         let burst = |broken: usize| [vec![far; broken], vec![old; 400]].concat();
-        assert!(!outcome(&burst(100)) && !outcome(&burst(127)) && outcome(&burst(128)));
-        assert!(outcome(&[vec![far; 128], vec![old; 128], vec![far; 900]].concat()));
+        assert!(
+            !is_confirmed_by(None, &burst(100))
+                && !is_confirmed_by(None, &burst(127))
+                && is_confirmed_by(None, &burst(128))
+        );
+        assert!(is_confirmed_by(None, &[vec![far; 128], vec![old; 128], vec![far; 900]].concat()));
     }
 
     #[test]
     fn a_spread_quarter_of_all_that_is_known_bears_a_time_out() {
         let (far, old) = (NOW + 86_400, NOW + 1);
-        let outcome = |ahead: &[u64]| borne().confirm(far, ahead, None);
         let every = |nth: usize, events: usize| -> Vec<u64> {
             (0..events).map(|event| if event % nth == 0 { far } else { old }).collect()
         };
-        assert!(outcome(&every(3, 256)) && outcome(&every(4, 256)) && !outcome(&every(5, 256)));
-        assert!(outcome(&every(3, 32)) && !outcome(&every(3, 31)), "31 events are too few to judge their spread");
+        assert!(
+            is_confirmed_by(None, &every(3, 256))
+                && is_confirmed_by(None, &every(4, 256))
+                && !is_confirmed_by(None, &every(5, 256))
+        );
+        assert!(
+            is_confirmed_by(None, &every(3, 32)) && !is_confirmed_by(None, &every(3, 31)),
+            "31 events are too few to judge their spread"
+        );
         assert!(!borne().confirm(far, &every(3, 256), Some(NOW)), "a time after the time of day needs more events");
         // The same number of far events does not count if they are at one place, but counts if they are at several
         // places.
@@ -294,9 +312,12 @@ mod tests {
             (0..256).map(|event| if is_far(event) { far } else { old }).collect()
         };
         for start in 0..156 {
-            assert!(!outcome(&at(&[start], 100)), "a hundred broken events in a row, from event {start} on");
+            assert!(
+                !is_confirmed_by(None, &at(&[start], 100)),
+                "a hundred broken events in a row, from event {start} on"
+            );
         }
-        assert!(!outcome(&at(&[0, 200], 50)) && outcome(&at(&[0, 64, 128, 192], 40)));
+        assert!(!is_confirmed_by(None, &at(&[0, 200], 50)) && is_confirmed_by(None, &at(&[0, 64, 128, 192], 40)));
     }
 
     #[test]
@@ -366,8 +387,11 @@ mod tests {
     #[test]
     fn a_few_events_do_not_bear_out_what_is_after_now() {
         let far = NOW + 86_400;
-        let outcome = |ahead: &[u64]| borne().confirm(far, ahead, Some(NOW));
-        assert!(!outcome(&[]) && !outcome(&[far; 127]) && outcome(&[far; 128]));
+        assert!(
+            !is_confirmed_by(Some(NOW), &[])
+                && !is_confirmed_by(Some(NOW), &[far; 127])
+                && is_confirmed_by(Some(NOW), &[far; 128])
+        );
         // A log with future times is accepted from its beginning, if its events agree with each other.
         for (ahead, is_confirmed) in
             [(&[][..], false), (&[far], true), (&[NOW], false), (&[far, NOW, NOW], false), (&[far, far, NOW], true)]

@@ -171,7 +171,9 @@ fn every_verdict_is_that_of_the_model_where_a_region_overflows_at_full_size() {
 /// into batches.
 fn answers(slice: &mut FilterSlice, events: &(Vec<Digest>, Vec<Stamp>), cut: usize, by_position: bool) -> Vec<Verdict> {
     let (keys, stamps) = events;
-    let (mut verdicts, mut rng, mut start) = (vec![Verdict::Undecided; keys.len()], TestRng(cut as u64), 0);
+    let mut verdicts = vec![Verdict::Undecided; keys.len()];
+    let mut rng = TestRng(cut as u64);
+    let mut start = 0;
     let mut probes = Probes::new(slice.probe_shape());
     keys.iter().for_each(|key| probes.push_digest(*key, slice.geometry()));
     while start < keys.len() {

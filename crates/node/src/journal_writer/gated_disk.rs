@@ -2,8 +2,8 @@
 //! full that the remaining space is needed for the consensus database. In the second situation, the journal folder was
 //! deleted or replaced, so that written data would be lost.
 //!
-//! In both situations, the journal writer receives the same error as for a full disk. It therefore delays its records
-//! until writes succeed again.
+//! A rejected write gives the journal writer the same error as a full disk. The journal writer therefore delays its
+//! records until writes succeed again.
 
 use std::io;
 use std::sync::Arc;

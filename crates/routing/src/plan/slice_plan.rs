@@ -101,8 +101,8 @@ impl SlicePlan {
         Ok(Self { picks, slice })
     }
 
-    /// Creates the plan of a general slicing, of which horizontal and vertical slicing are special cases. It is meant
-    /// for experiments (Koloniari et al. 2011, section 3.3, Proposition 2). An event has k positions. A number of hash
+    /// Creates the plan of a general slicing. Horizontal and vertical slicing are special cases of it. Only experiments
+    /// use this function (Koloniari et al. 2011, section 3.3, Proposition 2). An event has k positions. A number of hash
     /// functions, `choices` (k1 in the paper), choose slices for the event, and each chosen slice holds k/k1 of the
     /// positions.
     ///

@@ -110,7 +110,8 @@ impl Sets {
     /// destination. The copy on the other node then lacks the cells of the set.
     ///
     /// A set is marked if the new placement shows that another node has begun to hold slices of the destination, or has
-    /// restarted. It is also marked if this node has missed so many cluster maps that it cannot rule this out.
+    /// restarted. If this node has
+    /// missed so many cluster maps that it cannot rule out such a change, the set is marked as well.
     pub(super) fn follow(&mut self, former: &Placement, placement: &Placement) {
         let are_unseen = placement.epoch().since(former.epoch()) > EPOCHS_SEEN_MAX;
         for set in self.0.values_mut() {

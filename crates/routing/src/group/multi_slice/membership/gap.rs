@@ -115,9 +115,8 @@ impl Gaps {
         self.settled.iter_mut().chain(&mut self.arriving)
     }
 
-    /// Updates the gap of the slices that are moving to this node. The gap is the range of events that these slices may
-    /// lack. If the move of a further slice to this node has started since the gap was computed, the gap is computed
-    /// again.
+    /// Updates the range of events (the gap) that slices may lack because they are still moving to this node. The
+    /// range is computed again only if the move of another slice to this node has started since the last computation.
     fn follow_arrivals(&mut self, placement: &Placement, unknown: Missing) {
         if placement.arriving_here().iter().any(|arrival| !self.arrivals.contains(arrival)) {
             self.arriving = None;
