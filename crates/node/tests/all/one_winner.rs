@@ -16,11 +16,11 @@ use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{ClockSource, FilterPolicies, Lookup, OwnerLimits, SlicedDefinition};
 
 const PRODUCERS: usize = 64;
-const EVENTS: usize = 10_000;
-const BATCH_EVENTS: usize = 625;
+const EVENTS: usize = 4_000;
+const BATCH_EVENTS: usize = 500;
 /// Number of producers that submit the events in lockstep.
 const ABREAST: usize = 8;
-/// Probability that a new event is a false positive. The expected number of false positives in the whole run is 10^-7.
+/// Probability that a new event is a false positive. The expected number of false positives in the whole run is below 10^-7.
 const RATE: f64 = 1e-11;
 
 fn definition(slicing: &str) -> SlicedDefinition {
@@ -97,7 +97,7 @@ async fn vertical_parallel() {
     one_winner("vertical:6", Lookup::Parallel).await;
 }
 
-/// The number of affected events depends on the network. It is usually several hundred, but can also be one.
+/// The number of affected events depends on the network. It can be several hundred or just one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_winners_without_single_flight() {
     const ROUNDS_MAX: usize = 20;
