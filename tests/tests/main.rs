@@ -80,6 +80,7 @@ mod state;
 mod terminal;
 mod traces;
 mod tree;
+mod tree_cut_offs;
 mod up;
 mod waiting;
 mod windows;

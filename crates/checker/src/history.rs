@@ -348,6 +348,8 @@ pub struct History {
     pub losses: Vec<Loss>,
     /// The outages, in the order in which they happened.
     pub outages: Vec<Outage>,
+    /// Times from when to when some node may not have been reachable, in simulated microseconds.
+    pub unreachable: Vec<(u64, u64)>,
     /// The commands that forgave losses, in the order in which they happened.
     pub forgiven: Vec<Forgiven>,
     /// Periods during which the disk of a node hung while there was no other fault, each with its begin and end in
@@ -582,8 +584,7 @@ impl fmt::Display for History {
         self.claims.iter().try_for_each(|claim| writeln!(f, "{claim:?}"))?;
         let losses = &mut self.losses.iter();
         losses.try_for_each(|Loss { node, time_us, .. }| writeln!(f, "node {node} lost at {time_us} us"))?;
-        let outages = &mut self.outages.iter();
-        outages.try_for_each(|Outage { site, from_us, until_us, is_silent }| {
+        self.outages.iter().try_for_each(|Outage { site, from_us, until_us, is_silent }| {
             let silently = if *is_silent { " silently" } else { "" };
             writeln!(f, "site {site} cut off{silently} from {from_us} us to {until_us} us")
         })?;

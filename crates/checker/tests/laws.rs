@@ -157,6 +157,45 @@ fn an_event_that_a_leaf_alone_called_first_seen_is_known_elsewhere_in_the_end() 
 }
 
 #[test]
+fn a_leaf_answers_alone_while_it_is_cut_off_and_at_no_other_time() {
+    let promises = Promises { leaves_answer_alone: true, never_forgets: true, ..of_a_second() };
+    let alone = Call { degraded: true, ..call(1, 0, 2_000, Decision::FirstSeen) };
+    for (unreachable, expected) in [
+        (vec![], vec!["alone only if cut off"]),
+        (vec![(0, 1_999)], vec!["alone only if cut off"]),
+        (vec![(0, 2_000)], vec![]),
+    ] {
+        let mut history = History { promises, unreachable, ..History::default() };
+        history.begin(alone.clone());
+        let names: Vec<_> = check(&history).iter().map(|violation| violation.name()).collect();
+        assert_eq!(names, expected);
+        // If the root replies first-seen although some of its slices are missing, the mark may be the mark of the root.
+        history.promises.outlives_a_node = true;
+        assert_eq!(check(&history), []);
+    }
+}
+
+#[test]
+fn a_leaf_that_is_cut_off_answers_alone_without_a_lease() {
+    let promises = Promises { leaves_answer_alone: true, ..of_a_second() };
+    let outage = Outage { site: 1, from_us: 0, until_us: 9_000_000, is_silent: true };
+    let undecided =
+        |site, began_us| Call { site: Some(site), ..call(1, 0, began_us, Decision::Undecided(Reason::CutOff)) };
+    let lookup = Call { is_lookup: true, ..undecided(1, 8_000_000) };
+    for (call, expected) in [
+        (undecided(1, 8_000_000), vec!["alone without lease"]),
+        (undecided(1, 1_000_000), vec![]),
+        (undecided(0, 8_000_000), vec![]),
+        (lookup, vec![]),
+    ] {
+        let mut history = History { promises, outages: vec![outage.clone()], ..History::default() };
+        history.begin(call);
+        let names: Vec<_> = check(&history).iter().map(|violation| violation.name()).collect();
+        assert_eq!(names, expected);
+    }
+}
+
+#[test]
 fn two_nodes_remember_what_the_third_has_lost() {
     let broken = |nodes: &[usize], event| {
         let losses = nodes.iter().map(|node| Loss {

@@ -48,13 +48,14 @@ struct ManyState {
     seen: Vec<Seen>,
     /// Holder of each claimed event. The list is empty until a reply carries this information.
     holds: Vec<Hold>,
-    degraded: bool,
+    /// Whether each answer is degraded. The list is empty until a reply contains a degraded answer.
+    degraded: Vec<bool>,
 }
 
 impl ManyCall {
     pub(crate) fn new(events: usize, trace: Option<TraceParent>) -> Arc<Self> {
         let answers = vec![Answer::undecided(Reason::Unknown); events];
-        let state = ManyState { answers, missing: events, seen: Vec::new(), holds: Vec::new(), degraded: false };
+        let state = ManyState { answers, missing: events, seen: Vec::new(), holds: Vec::new(), degraded: Vec::new() };
         Arc::new(Self { trace, state: Mutex::new(state), done: Notify::new() })
     }
 
@@ -70,13 +71,17 @@ impl ManyCall {
         }
     }
 
-    /// Notes the tree levels at which an event was found, before the event is answered.
+    /// Notes the tree level at which an event was found, and whether its answer is degraded, before the event is
+    /// answered.
     fn note(&self, index: u32, seen: Seen, degraded: bool) {
         let mut state = lock(&self.state);
         let events = state.answers.len();
         state.seen.resize(events, Seen::default());
         state.seen[index as usize] = seen;
-        state.degraded |= degraded;
+        if degraded {
+            state.degraded.resize(events, false);
+            state.degraded[index as usize] = true;
+        }
     }
 
     /// Notes who holds a claimed event, before the event is answered.
@@ -92,11 +97,14 @@ impl ManyCall {
         std::mem::take(&mut lock(&self.state).holds)
     }
 
-    /// Takes what the replies reported in addition to the answers: the tree levels at which events were found, and
-    /// whether any reply was degraded.
-    pub(crate) fn noted(&self) -> (Vec<Seen>, bool) {
-        let mut state = lock(&self.state);
-        (std::mem::take(&mut state.seen), state.degraded)
+    /// Takes the tree levels at which the events were found, as far as replies have reported them.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        std::mem::take(&mut lock(&self.state).seen)
+    }
+
+    /// Takes which answers are degraded. The list is empty if none are.
+    pub(crate) fn degraded(&self) -> Vec<bool> {
+        std::mem::take(&mut lock(&self.state).degraded)
     }
 
     /// Waits for all answers, and returns them in the order of the events.
@@ -233,11 +241,11 @@ impl Callers {
         }
     }
 
-    /// Reports to the waiting calls the tree levels at which their events were found.
-    pub(crate) fn note(&self, degraded: bool, seen_of: impl Fn(usize) -> Seen) {
+    /// Reports to the waiting calls the tree levels at which their events were found, and which answers are degraded.
+    pub(crate) fn note(&self, is_degraded: impl Fn(usize) -> bool, seen_of: impl Fn(usize) -> Seen) {
         for (event, place) in self.places.iter().enumerate() {
             if let Place::Many { caller, index } = place {
-                self.manys[*caller as usize].note(*index, seen_of(event), degraded);
+                self.manys[*caller as usize].note(*index, seen_of(event), is_degraded(event));
             }
         }
     }

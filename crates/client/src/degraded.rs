@@ -1,8 +1,8 @@
-//! Counts answers that rest on fewer slices than usual.
+//! Counts answers that rest on fewer slices than usual, or that a level of a tree gave without the levels above it.
 //!
 //! The counts only increase.
 
-/// Counts of events whose answers rest on fewer slices than usual.
+/// Counts of events whose answers rest on fewer slices than usual, or on fewer levels of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Degraded {
     /// Number of these events.

@@ -73,8 +73,13 @@ impl Levels {
                 return LevelReply { number, decisions, ..LevelReply::default() };
             }
             let answers = call.wait().await;
-            let (seen, degraded) = call.noted();
-            LevelReply { number, decisions: answers.iter().map(|answer| answer.decision).collect(), seen, degraded }
+            LevelReply {
+                number,
+                decisions: answers.iter().map(|answer| answer.decision).collect(),
+                seen: call.seen(),
+                degraded: call.degraded(),
+                ..LevelReply::default()
+            }
         }
     }
 

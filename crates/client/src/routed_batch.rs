@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use firstseen_filter::{ProbeShape, Probes};
 use firstseen_routing::{
-    ClusterMap, Decision, Epoch, Fence, FromLevel, Heads, Incarnation, LevelQuery, NodeId, Operation, Reason, Seen,
+    Answers, ClusterMap, Decision, Epoch, Fence, FromLevel, Heads, Incarnation, LevelQuery, NodeId, Operation, Reason,
     SubmissionName, Tick, Times, WhenLost,
 };
 use firstseen_wire::WireError;
@@ -190,11 +190,25 @@ impl RoutedBatch {
         }
     }
 
-    /// Notes where events were found.
-    pub(crate) fn note(&self, degraded: bool, seen: &[Seen]) {
+    /// Notes where events were found, and which answers are degraded.
+    pub(crate) fn note(&self, answers: &Answers) {
         if self.from.is_some() {
-            self.callers.note(degraded, |event| seen.get(event).copied().unwrap_or_default());
+            self.callers.note(
+                |event| answers.is_event_degraded(event),
+                |event| answers.seen().get(event).copied().unwrap_or_default(),
+            );
         }
+    }
+
+    /// Returns the number of awaited events that a reply lists as degraded and decides. Returns `None` if the reply
+    /// does not list degraded events.
+    pub(crate) fn listed_degraded(&self, answers: &Answers) -> Option<usize> {
+        let listed = answers.degraded_events();
+        if listed.is_empty() {
+            return None;
+        }
+        let awaited = listed.iter().map(|event| *event as usize).filter(|event| self.callers.awaits(*event));
+        Some(awaited.filter(|event| !matches!(answers.decisions()[*event], Decision::Undecided(_))).count())
     }
 
     pub(crate) fn events(&self) -> usize {

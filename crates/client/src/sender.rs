@@ -388,7 +388,8 @@ impl NodeSender {
             return self.send_again(piece, next);
         }
         piece.filter.note_level_hits(answers.level_hits());
-        piece.note(answers.is_degraded(), answers.seen());
+        piece.note(&answers);
+        let listed = piece.listed_degraded(&answers);
         piece.note_holds(answers.holds());
         // A batch is sent again as a whole, because it has one idempotency key. The node remembers the events that it
         // has decided already.
@@ -399,7 +400,7 @@ impl NodeSender {
             && !matches!(next, AfterRefusal::Answer(_))
         {
             let answered = piece.answer_definite(answers.clock_ms(), |event| answer_to(&answers, event));
-            note_degraded(&piece, &answers, answered);
+            note_degraded(&piece, &answers, listed.unwrap_or(answered));
             if answers
                 .decisions()
                 .iter()
@@ -409,7 +410,7 @@ impl NodeSender {
             }
             return self.send_again(piece, next);
         }
-        note_degraded(&piece, &answers, piece.awaited());
+        note_degraded(&piece, &answers, listed.unwrap_or(piece.awaited()));
         let tries = piece.tries.clone();
         piece.answer(answers.clock_ms(), |event| match answer_to(&answers, event) {
             Answer { decision: Decision::Undecided(reason), .. } => Answer::undecided(tries.reason_for_callers(reason)),
@@ -558,7 +559,8 @@ fn answer_to(answers: &Answers, event: usize) -> Answer {
     Answer { decision: answers.decisions()[event], estimate: answers.estimate(event) }
 }
 
-/// Counts events that are answered now by a reply that rests on fewer slices than usual.
+/// Counts the events that a reply answers with degraded verdicts. Such verdicts rest on fewer slices than usual, or a
+/// level of a tree gave them without the levels above it. `events` is their number if the reply is degraded.
 fn note_degraded(piece: &RoutedBatch, answers: &Answers, events: usize) {
     if answers.is_degraded() {
         piece.filter.note_degraded(events, answers.expected_rate());

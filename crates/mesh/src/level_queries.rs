@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use firstseen_filter::Probes;
 use firstseen_routing::{
-    Decision, GroupReply, LevelQuery, LevelReply, MonotonicMs, NodeId, Reason, Seen, Submission, Tick, Times,
+    Decision, GroupReply, LevelContact, LevelQuery, LevelReply, MonotonicMs, NodeId, Reason, Seen, Submission, Tick,
+    Times,
 };
 
 use crate::links::{GroupInstance, Way};
@@ -62,7 +63,8 @@ impl Climbs {
             number: climb.number,
             decisions: vec![Decision::Undecided(Reason::Unknown); events],
             seen: vec![Seen::default(); events],
-            degraded: false,
+            degraded: vec![false; events],
+            contact: LevelContact::Reached,
         };
         self.open.insert(of, Open { climbed, parts: by_head.len(), deadline_ms: climb.deadline_ms });
         let mut parts = Vec::new();
@@ -96,12 +98,12 @@ impl Climbs {
     pub(crate) fn answered(&mut self, reply: GroupReply) -> Option<Way> {
         let Part { of, indices, submission, .. } = self.parts.remove(&reply.reply_to)?;
         let open = self.open.get_mut(&of)?;
-        open.climbed.degraded |= reply.answers.is_degraded();
         for (of_part, index) in indices.into_iter().enumerate() {
             open.climbed.decisions[index] = match reply.answers.decisions()[of_part] {
                 Decision::Undecided(_) if submission.again => Decision::Undecided(Reason::Unknown),
                 decision => decision,
             };
+            open.climbed.degraded[index] = reply.answers.is_event_degraded(of_part);
             open.climbed.seen[index] = reply.answers.seen().get(of_part).copied().unwrap_or_default();
         }
         open.parts -= 1;

@@ -5,6 +5,8 @@
 //! - Every query receives a reply by its deadline.
 //! - If slices of the other level are unreachable, or become unreachable during the query, the query is answered at
 //!   once.
+//! - Every reply states what this node could reach. A slice group that may decide events while it is cut off can
+//!   therefore tell a parent level that is unreachable from one that was asked and cannot decide.
 //!
 //! This module does not depend on the reason for a query or on how it is routed.
 
@@ -13,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_client::Levels;
-use firstseen_routing::{FilterId, LevelQuery, Operation, Reason};
+use firstseen_routing::{FilterId, LevelContact, LevelQuery, LevelReply, Operation, Reason};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -66,10 +68,10 @@ impl ParentQueries {
     fn begin(self: Arc<Self>, climb: LevelQuery, meter: Option<LevelQueryMeter>) -> impl Future<Output = ()> {
         let key = GroupKey { filter: climb.from.filter, group: climb.group };
         let asked = GroupKey { filter: climb.to, ..key };
-        let lost = climb.undecided(Reason::Unknown);
+        let lost = climb.unreachable(Reason::Unknown);
         let begun_us = self.clock.monotonic_us();
         let climbing = if is_out_of_reach(&self.views.newest(), asked) {
-            Err(climb.undecided(Reason::SlicesDown))
+            Err(climb.unreachable(Reason::SlicesDown))
         } else {
             let left_ms = climb.deadline_ms.since(self.clock.monotonic_ms());
             meter.iter().for_each(|meter| meter.sent(climb.probes.len()));
@@ -81,7 +83,7 @@ impl ParentQueries {
                     let mut views = self.views.clone();
                     let climbed = tokio::select! {
                         biased;
-                        climbed = climbing => climbed,
+                        climbed = climbing => LevelReply { contact: contact(&self.views.newest(), asked), ..climbed },
                         _ = views.wait_for(|view| is_out_of_reach(view, asked)) => lost,
                     };
                     let elapsed_us = self.clock.monotonic_us().saturating_sub(begun_us);
@@ -94,6 +96,24 @@ impl ParentQueries {
             self.owners.of(key).hand(Work::LevelReply { key, climbed }).await;
         }
     }
+}
+
+/// Returns what this node can reach of another tree level, and of the cluster.
+fn contact(view: &View, asked: GroupKey) -> LevelContact {
+    if is_out_of_reach(view, asked) {
+        LevelContact::Unreachable
+    } else if !reaches_majority(view) {
+        LevelContact::WithoutMajority
+    } else {
+        LevelContact::Reached
+    }
+}
+
+/// Returns whether this node reaches a majority of the cluster's voters. Otherwise it cannot renew its lease.
+fn reaches_majority(view: &View) -> bool {
+    let voters = view.map.nodes.iter().filter(|(_, record)| record.voter).map(|(node, _)| node);
+    let reached = voters.clone().filter(|voter| !view.unreachable.contains(voter));
+    reached.count() * 2 > voters.count()
 }
 
 /// Returns whether a query to a slice group of another tree level cannot be answered at the moment. This is the case if

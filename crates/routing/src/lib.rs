@@ -47,9 +47,9 @@ pub use plan::{
 };
 pub use protocol::{
     Answers, AskCells, BackupCells, BatchName, CellParts, CellPlace, CheckpointCursor, ClaimTests, ClockReading,
-    Command, EarlyDuplicates, Entry, EventTag, Fence, FromLevel, GroupReply, HandedOver, Hold, LevelQuery, LevelReply,
-    LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver, LinkSender, MirrorNumber, Mirrored, Moment, MonotonicMs,
-    NamedEvent, NotAFence, Operation, Past, PeerBody, PeerMessage, PositionLists, Proposal, Record, Resolved, SetAcks,
-    SetBatch, Submission, SubmissionName, TestBatch, TestRun, Tick, Times,
+    Command, EarlyDuplicates, Entry, EventTag, Fence, FromLevel, GroupReply, HandedOver, Hold, LevelContact,
+    LevelQuery, LevelReply, LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver, LinkSender, MirrorNumber, Mirrored,
+    Moment, MonotonicMs, NamedEvent, NotAFence, Operation, Past, PeerBody, PeerMessage, PositionLists, Proposal,
+    Record, Resolved, SetAcks, SetBatch, Submission, SubmissionName, TestBatch, TestRun, Tick, Times,
 };
 pub use verdict::{Answer, Decision, Reason, Seen};

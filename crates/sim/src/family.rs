@@ -125,7 +125,8 @@ impl Variation {
 
     /// Returns all rules that nodes can break.
     pub fn rules() -> impl Iterator<Item = Rule> {
-        Rule::ALL.into_iter().chain(Rule::OF_CLAIMS).chain(Rule::OF_RIGHTS).chain(Rule::OF_ENDPOINTS)
+        let others = Rule::OF_CLAIMS.into_iter().chain(Rule::OF_RIGHTS).chain(Rule::OF_ENDPOINTS);
+        Rule::ALL.into_iter().chain(others).chain(Rule::OF_TREES)
     }
 
     /// Returns the scenario of `seed`.

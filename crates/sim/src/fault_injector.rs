@@ -17,6 +17,9 @@ use crate::scenario::{Nemesis, Scenario};
 use crate::seeded_rng::SeededRng;
 use crate::shared_history::{SharedHistory, lock};
 
+/// Time in microseconds after the start of a process within which the other nodes reach it again.
+const REACHED_AGAIN_US: u64 = 1_000_000;
+
 /// Time for which a site is cut off.
 const PARTITION: Duration = Duration::from_secs(10);
 
@@ -113,34 +116,34 @@ impl FaultInjector {
                 Nemesis::DiskHang => self.hang(node, &mut rng, history).await,
                 Nemesis::WrongClock => self.misset(node, &mut rng, history).await,
                 Nemesis::Standstill => self.suspend_machine(node, &mut rng, history).await,
-                Nemesis::Stop => self.stop(node, &mut rng).await,
+                Nemesis::Stop => self.stop(node, &mut rng, history).await,
                 Nemesis::Isolate => self.isolate(node, &mut rng, history).await,
                 Nemesis::Restart if self.scenario.durability != Durability::Memory => {
-                    self.restart(&[Order::Kill(node)], &mut rng).await;
+                    self.restart(&[Order::Kill(node)], &mut rng, history).await;
                 }
                 Nemesis::PowerCut => {
                     let seed = rng.below(u64::MAX);
-                    self.restart(&[Order::CutPower(node, seed)], &mut rng).await;
+                    self.restart(&[Order::CutPower(node, seed)], &mut rng, history).await;
                 }
                 Nemesis::Blackout => {
                     let seed = rng.below(u64::MAX - self.scenario.nodes as u64);
                     let cuts: Vec<Order> =
                         (0..self.scenario.nodes).map(|node| Order::CutPower(node, seed + node as u64)).collect();
-                    self.restart(&cuts, &mut rng).await;
+                    self.restart(&cuts, &mut rng, history).await;
                 }
                 Nemesis::DiskFull => {
                     self.machines[node].fill(rng.below(2_000), dice_of_reserves(&self.scenario).below(2) == 0);
                     tokio::time::sleep(Duration::from_millis(100 + rng.below(2_000))).await;
                     if rng.below(2) == 0 {
                         let seed = rng.below(u64::MAX);
-                        self.restart(&[Order::CutPower(node, seed)], &mut rng).await;
+                        self.restart(&[Order::CutPower(node, seed)], &mut rng, history).await;
                     }
                     self.machines[node].make_room();
                 }
                 Nemesis::Restart | Nemesis::Outage => {
                     let loss = loss(node, now_us(), events);
                     lock(history).losses.push(loss);
-                    self.restart(&[Order::Kill(node)], &mut rng).await;
+                    self.restart(&[Order::Kill(node)], &mut rng, history).await;
                 }
             }
         }
@@ -204,13 +207,15 @@ impl FaultInjector {
         let outage = Outage { site, from_us, until_us, is_silent };
         let mut history = lock(history);
         history.outages.push(outage);
+        history.unreachable.push((from_us, until_us + REJOINED_US));
         // The other nodes continue without the site's node until it is back, and it lacks the events that they record.
         let away = (from_us..=until_us + REJOINED_US).step_by(LOSS_STEP_US);
         history.losses.extend(away.map(|time_us| Loss { since_us: from_us, ..loss(site, time_us, events) }));
     }
 
     /// Ends processes of nodes, starts others, and then pauses for a while.
-    async fn restart(&self, ends: &[Order], rng: &mut SeededRng) {
+    async fn restart(&self, ends: &[Order], rng: &mut SeededRng, history: &SharedHistory) {
+        let from_us = now_us();
         ends.iter().for_each(|end| self.order(*end));
         let away_min_ms = if self.scenario.nemesis == Nemesis::Outage { OUTAGE_MIN_MS } else { 50 };
         tokio::time::sleep(Duration::from_millis(away_min_ms + rng.below(500))).await;
@@ -219,11 +224,13 @@ impl FaultInjector {
                 self.order(Order::Start(*node));
             }
         }
+        lock(history).unreachable.push((from_us, now_us() + REACHED_AGAIN_US));
         tokio::time::sleep(Duration::from_millis(1_500 + rng.below(2_000))).await;
     }
 
     /// Stops a node as an operator does, and starts it again.
-    async fn stop(&self, node: usize, rng: &mut SeededRng) {
+    async fn stop(&self, node: usize, rng: &mut SeededRng, history: &SharedHistory) {
+        let from_us = now_us();
         let machine = &self.machines[node];
         machine.ask_to_stop();
         // A node that does not stop prevents the run from ending in time, which is an error.
@@ -233,6 +240,7 @@ impl FaultInjector {
         self.order(Order::Kill(node));
         tokio::time::sleep(Duration::from_millis(50 + rng.below(500))).await;
         self.order(Order::Start(node));
+        lock(history).unreachable.push((from_us, now_us() + REACHED_AGAIN_US));
         tokio::time::sleep(Duration::from_millis(1_500 + rng.below(4_000))).await;
     }
 

@@ -45,7 +45,7 @@ pub fn encode(sequence: u64, answers: &Answers, map_version: u64) -> proto::Batc
         map_version,
         degraded: answers.is_degraded(),
         estimates: answers.estimates().to_vec(),
-        degraded_events: Vec::new(),
+        degraded_events: pack_events(answers.degraded_events()),
         seen: pack_seen(decisions, answers.seen()).into(),
         level_hits: answers.level_hits().to_vec(),
         expected_rate: answers.expected_rate(),
@@ -97,7 +97,10 @@ pub fn decode(reply: &proto::BatchReply, events: usize) -> Result<Reply, WireErr
     } else {
         Answers::undecided(events, reason("refused", reply.refused as u32)?)
     };
-    let answers = answers.with_clock(read_ms(reply.clock_ms)).with_quality(reply.degraded, rate(reply.expected_rate));
+    let answers = answers
+        .with_clock(read_ms(reply.clock_ms))
+        .with_quality(reply.degraded, rate(reply.expected_rate))
+        .with_degraded_events(unpack_events("degraded_events", &reply.degraded_events, events)?);
     Ok(Reply { answers, map_version: reply.map_version, detail: truncated(&reply.detail) })
 }
 
@@ -125,6 +128,34 @@ fn decode_answers(reply: &proto::BatchReply, events: usize) -> Result<Answers, W
         .with_seen(seen)
         .with_level_hits(reply.level_hits.clone())
         .with_holds(holds))
+}
+
+/// Encodes ascending indexes of events as runs. Each run is a pair: the number of events that it skips, and its length.
+fn pack_events(indexes: &[u32]) -> Vec<u32> {
+    let mut runs: Vec<u32> = Vec::new();
+    let mut end = 0;
+    for index in indexes {
+        match runs.last_mut() {
+            Some(length) if *index == end => *length += 1,
+            _ => runs.extend([index - end, 1]),
+        }
+        end = index + 1;
+    }
+    runs
+}
+
+/// Decodes the indexes that [`pack_events`] has encoded, for a batch of `events` events.
+fn unpack_events(field: &'static str, runs: &[u32], events: usize) -> Result<Vec<u32>, WireError> {
+    let mut indexes = Vec::new();
+    let mut end = 0_u64;
+    for run in runs.chunks(2) {
+        let [skipped, length] = run else { return Err(WireError::Missing { field }) };
+        let begin = end + u64::from(*skipped);
+        end = begin + u64::from(*length);
+        check_at_most(field, end, events as u64)?;
+        indexes.extend(begin as u32..end as u32);
+    }
+    Ok(indexes)
 }
 
 /// Flag of an event whose time unit is not remembered.

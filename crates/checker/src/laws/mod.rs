@@ -4,6 +4,7 @@
 //! filters of checked runs are so large that no false positive is to be expected, so every violation indicates a fault
 //! of the system.
 
+mod alone;
 mod cells_exact;
 mod cells_set;
 mod claims;
@@ -78,6 +79,7 @@ pub fn check(history: &History) -> Vec<Violation> {
         no_first_after_duplicate::check(history, calls, &mut violations);
         leaf_answers::check(history, calls, &mut violations);
     }
+    alone::check(history, &mut violations);
     claims::check(history, &by_event, &mut violations);
     cells_exact::check(history, &mut violations);
     cells_set::check(history, &mut violations);

@@ -313,7 +313,7 @@ impl Session {
         if let Some((_, meter)) = self.meters.iter().find(|(filter, _)| *filter == batch.header.filter) {
             meter.answered(elapsed_us);
             if answers.is_degraded() {
-                meter.degraded(answers.len());
+                meter.degraded(answers.degraded_count());
             }
         }
         let map_version = self.context.views.borrow().map.version;

@@ -30,6 +30,7 @@ mod strangers;
 mod three_nodes;
 mod tokens;
 mod tree;
+mod tree_cut_offs;
 mod ttl;
 mod vertical_batches;
 mod vouched;

@@ -9,7 +9,7 @@ use firstseen_routing::{
     WhenLost,
 };
 
-const SITES: [&str; 3] = ["athens", "ioannina", "oslo"];
+pub(crate) const SITES: [&str; 3] = ["athens", "ioannina", "oslo"];
 
 async fn cluster() -> TestCluster {
     TestCluster::start_with(3, give_site).await
@@ -24,12 +24,12 @@ async fn steady_cluster() -> TestCluster {
     .await
 }
 
-fn give_site(config: &mut NodeConfig) {
+pub(crate) fn give_site(config: &mut NodeConfig) {
     let site = SITES[["a", "b", "c"].iter().position(|name| *name == config.name).expect("a node")];
     config.site = site.to_owned();
 }
 
-fn definition(kind: Kind, window: &str, slicing: &str) -> SlicedDefinition {
+pub(crate) fn definition(kind: Kind, window: &str, slicing: &str) -> SlicedDefinition {
     let spec = FilterSpec {
         capacity_events: Some(20_000),
         rate: 1e-9,
@@ -40,7 +40,7 @@ fn definition(kind: Kind, window: &str, slicing: &str) -> SlicedDefinition {
 }
 
 /// Returns a tree with a leaf at every site.
-fn tree(mode: TreeMode, fold: u8) -> TreeSpec {
+pub(crate) fn tree(mode: TreeMode, fold: u8) -> TreeSpec {
     let sites: Vec<String> = SITES.map(str::to_owned).to_vec();
     let leaf = |site: &String| PlaceSpec {
         name: site.clone(),
@@ -54,7 +54,7 @@ fn tree(mode: TreeMode, fold: u8) -> TreeSpec {
     TreeSpec { mode, cut_off: CutOff::Undecided, top_down: 0, places }
 }
 
-fn wall() -> FilterPolicies {
+pub(crate) fn wall() -> FilterPolicies {
     FilterPolicies { clock: ClockSource::Wall, ..FilterPolicies::default() }
 }
 
@@ -65,7 +65,7 @@ fn forgetful() -> FilterPolicies {
     FilterPolicies { when_lost: WhenLost::FirstSeen, retry_horizon_ms: 600_000, ..wall() }
 }
 
-async fn producer(cluster: &TestCluster, site: usize, filter: &str) -> (Client, Filter) {
+pub(crate) async fn producer(cluster: &TestCluster, site: usize, filter: &str) -> (Client, Filter) {
     let client = Client::connect(ConnectOptions { site: Some(SITES[site].into()), ..cluster.options(site) })
         .await
         .expect("a client");
@@ -77,7 +77,7 @@ fn events(from: usize, to: usize) -> Vec<String> {
     (from..to).map(|event| format!("event-{event}")).collect()
 }
 
-async fn observe(filter: &Filter, from: usize, to: usize) -> Vec<Verdict> {
+pub(crate) async fn observe(filter: &Filter, from: usize, to: usize) -> Vec<Verdict> {
     filter.observe_batch(&events(from, to)).await.expect("verdicts")
 }
 

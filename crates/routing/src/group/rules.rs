@@ -109,6 +109,11 @@ pub enum Rule {
     EndpointChecksRightsAtConfirm,
     /// If a key has its own time to live, each filter in a chain of altered filters applies it within its own window.
     CountsTtlByEachWindow,
+    /// A level of a tree decides events alone only while it is cut off from its parent level, and not while the parent
+    /// level can be asked but does not decide.
+    DecidesAloneOnlyIfCutOff,
+    /// A level of a tree that is cut off continues to decide events alone after the leases of its nodes have ended.
+    DecidesAloneWithoutLease,
 }
 
 impl Rule {
@@ -170,6 +175,9 @@ impl Rule {
         Self::EndpointChecksRightsAtConfirm,
         Self::CountsTtlByEachWindow,
     ];
+
+    /// The rules on which the guarantees of trees rest whose levels decide alone while they are cut off.
+    pub const OF_TREES: [Self; 2] = [Self::DecidesAloneOnlyIfCutOff, Self::DecidesAloneWithoutLease];
 }
 
 /// The set of rules that are followed.

@@ -43,7 +43,7 @@ pub enum TreeMode {
     Dense,
 }
 
-/// Reply of a level for events that it does not know while its parent is unreachable.
+/// Reply of a level for events that it does not know while it is cut off from its parent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CutOff {
@@ -52,7 +52,8 @@ pub enum CutOff {
     Undecided,
     /// The level decides on its own, and replies first-seen to an event that it does not know. The reply is marked as
     /// degraded, because another site may also have replied first-seen for the same event. When the parent is reachable
-    /// again, the level sends the events that it decided alone to the parent.
+    /// again, the level sends the events that it decided alone to the parent. While the parent is reachable, the level
+    /// never decides alone, even if the parent cannot decide.
     Local,
 }
 

@@ -17,6 +17,9 @@ pub struct Answers {
     level_hits: Vec<u32>,
     clock_ms: Option<u64>,
     is_degraded: bool,
+    /// Indexes of the degraded events in ascending order. Empty although `is_degraded` is set if the answers are
+    /// degraded as a whole.
+    degraded_events: Vec<u32>,
     expected_rate: f32,
 }
 
@@ -76,6 +79,15 @@ impl Answers {
         self
     }
 
+    /// Adds which events are degraded, as indexes in ascending order. With an empty list, [`Self::with_quality`]
+    /// applies to all events.
+    pub fn with_degraded_events(mut self, events: Vec<u32>) -> Self {
+        debug_assert!(events.is_sorted() && events.last().is_none_or(|last| (*last as usize) < self.len()));
+        self.is_degraded |= !events.is_empty();
+        self.degraded_events = events;
+        self
+    }
+
     fn check_length(&self, length: usize) {
         debug_assert!(length == 0 || length == self.len(), "{length} entries for {} events", self.len());
     }
@@ -132,6 +144,27 @@ impl Answers {
         self.is_degraded
     }
 
+    /// Returns the indexes of the degraded events in ascending order. The list is empty if no event is degraded, or if
+    /// it is not known which events are.
+    pub fn degraded_events(&self) -> &[u32] {
+        &self.degraded_events
+    }
+
+    /// Returns whether the verdict on one event is degraded. If it is not known which events are degraded, all of them
+    /// count as degraded.
+    pub fn is_event_degraded(&self, event: usize) -> bool {
+        let is_listed = self.degraded_events.is_empty() || self.degraded_events.binary_search(&(event as u32)).is_ok();
+        self.is_degraded && is_listed
+    }
+
+    /// Returns the number of degraded events.
+    pub fn degraded_count(&self) -> usize {
+        match self.degraded_events.len() {
+            0 if self.is_degraded => self.len(),
+            listed => listed,
+        }
+    }
+
     /// Returns the mean probability that a new event of the batch is reported as a duplicate. This value is computed
     /// only if fewer positions than usual were tested, for example because slices are down. The result is 0 if all
     /// positions were tested.
@@ -149,6 +182,7 @@ impl Answers {
     /// only keep the number of duplicates that each level has found.
     pub fn append(&mut self, run: &Self, wants_seen: bool) {
         let before = self.len();
+        self.append_degraded(run);
         self.decisions.extend_from_slice(&run.decisions);
         extend(&mut self.estimates, &run.estimates, before, run.len());
         extend(&mut self.holds, &run.holds, before, run.len());
@@ -165,8 +199,23 @@ impl Answers {
             }
         }
         self.clock_ms = self.clock_ms.max(run.clock_ms);
-        self.is_degraded |= run.is_degraded;
         self.expected_rate = self.expected_rate.max(run.expected_rate);
+    }
+
+    /// Notes which events of the next run are degraded. If the runs differ, the degraded events are listed.
+    fn append_degraded(&mut self, run: &Self) {
+        let are_all = (self.is_empty() || self.is_degraded && self.degraded_events.is_empty())
+            && run.is_degraded
+            && run.degraded_events.is_empty();
+        let before = self.len() as u32;
+        if !are_all {
+            if self.is_degraded && self.degraded_events.is_empty() {
+                self.degraded_events.extend(0..before);
+            }
+            let degraded = (0..run.len()).filter(|event| run.is_event_degraded(*event));
+            self.degraded_events.extend(degraded.map(|event| before + event as u32));
+        }
+        self.is_degraded |= run.is_degraded;
     }
 
     /// Withdraws all verdicts, because the cells that the verdicts were based on may have been lost. A verdict is
@@ -212,6 +261,27 @@ mod tests {
         assert_eq!(answers.estimates(), [0.0, 0.0, 3.0, 0.0, 0.0]);
         assert_eq!((answers.len(), answers.holds(), answers.clock_ms()), (5, &[][..], Some(5)));
         assert!(answers.is_degraded() && answers.expected_rate() == 0.5);
+        assert_eq!((answers.degraded_events(), answers.degraded_count()), (&[2][..], 1));
+    }
+
+    #[test]
+    fn degraded_runs_are_degraded_events_of_the_batch() {
+        let whole = Answers::undecided(2, Reason::Full).with_quality(true, 0.0);
+        let partly = Answers::undecided(3, Reason::Full).with_degraded_events(vec![1]);
+        let sound = Answers::undecided(1, Reason::Full);
+        for (runs, expected, count) in [
+            (vec![&whole, &whole], vec![], 4),
+            (vec![&sound, &sound], vec![], 0),
+            (vec![&whole, &sound], vec![0, 1], 2),
+            (vec![&sound, &whole], vec![1, 2], 2),
+            (vec![&partly, &whole, &partly], vec![1, 3, 4, 6], 4),
+        ] {
+            let mut answers = Answers::default();
+            runs.iter().for_each(|run| answers.append(run, false));
+            assert_eq!((answers.degraded_events(), answers.degraded_count()), (&expected[..], count), "{runs:?}");
+            let degraded = (0..answers.len()).filter(|event| answers.is_event_degraded(*event));
+            assert_eq!(degraded.count(), count, "{runs:?}");
+        }
     }
 
     #[test]

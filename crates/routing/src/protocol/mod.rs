@@ -27,8 +27,9 @@ pub use peer::{
     AskCells, BackupCells, CellParts, ClaimTests, HandedOver, MirrorNumber, Mirrored, Past, PeerBody, PeerMessage,
     Resolved, SetAcks, SetBatch, TestBatch, TestRun,
 };
+pub(crate) use submission::LevelAnswer;
 pub use submission::{
-    Command, EarlyDuplicates, FromLevel, GroupReply, LevelQuery, LevelReply, Operation, Proposal, Submission, Tick,
-    Times,
+    Command, EarlyDuplicates, FromLevel, GroupReply, LevelContact, LevelQuery, LevelReply, Operation, Proposal,
+    Submission, Tick, Times,
 };
 pub use tag::EventTag;

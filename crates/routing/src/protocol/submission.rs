@@ -300,6 +300,26 @@ impl LevelQuery {
         let decisions = vec![Decision::Undecided(reason); self.probes.len()];
         LevelReply { number: self.number, decisions, ..LevelReply::default() }
     }
+
+    /// Returns the answer to a request whose destination is unreachable. If the request was sent before that was known,
+    /// `reason` must be [`Reason::Unknown`], because the other level may have recorded the events.
+    pub fn unreachable(&self, reason: Reason) -> LevelReply {
+        LevelReply { contact: LevelContact::Unreachable, ..self.undecided(reason) }
+    }
+}
+
+/// What a node that asked another level of a tree could reach when its request ended. Undecided events mean different
+/// things depending on the contact: either the other level cannot decide them, or nobody has asked it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LevelContact {
+    /// The node could reach the other level, so undecided events are undecided there.
+    #[default]
+    Reached,
+    /// The node could reach the other level, but not a majority of the cluster's voters. The other level can then be in
+    /// the same situation, and may record nothing once its lease has ended.
+    WithoutMajority,
+    /// The node could not reach the other level.
+    Unreachable,
 }
 
 /// Answer of another level to a [`LevelQuery`].
@@ -311,8 +331,33 @@ pub struct LevelReply {
     pub decisions: Vec<Decision>,
     /// Where each event was found, or an empty list.
     pub seen: Vec<Seen>,
-    /// Whether the verdicts rest on incomplete slices.
-    pub degraded: bool,
+    /// Whether each verdict rests on incomplete slices, or was given by a level without the levels above it. The list
+    /// is empty if that is true of no verdict.
+    pub degraded: Vec<bool>,
+    /// What the node that asked could reach when the request ended.
+    pub contact: LevelContact,
+}
+
+impl LevelReply {
+    /// Returns the answer about one event of the request.
+    pub(crate) fn answer(&self, event: usize) -> LevelAnswer {
+        LevelAnswer {
+            decision: self.decisions.get(event).copied().unwrap_or(Decision::Undecided(Reason::Unknown)),
+            seen: self.seen.get(event).copied().unwrap_or_default(),
+            is_degraded: self.degraded.get(event).copied().unwrap_or(false),
+            contact: self.contact,
+        }
+    }
+}
+
+/// Answer of another level of a tree about one event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LevelAnswer {
+    pub(crate) decision: Decision,
+    /// Where the event was found.
+    pub(crate) seen: Seen,
+    pub(crate) is_degraded: bool,
+    pub(crate) contact: LevelContact,
 }
 
 /// Duplicates of a [`Submission`] that are known before the complete reply. The complete reply contains them too.

@@ -41,6 +41,7 @@ mod room_after_loss;
 mod slicing;
 mod state;
 mod tree;
+mod tree_cut_offs;
 mod tree_faults;
 mod tree_in_one_place;
 mod tree_model;

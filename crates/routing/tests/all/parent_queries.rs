@@ -80,7 +80,7 @@ impl Leaf {
             let events = climb.probes.len();
             let seen = climb.times.ticks.iter().map(|tick| Seen { unit: Some(tick.unit), level: 0 }).collect();
             let decisions = vec![Decision::FirstSeen; events];
-            let climbed = LevelReply { number: climb.number, decisions, seen, degraded: false };
+            let climbed = LevelReply { number: climb.number, decisions, seen, ..LevelReply::default() };
             let (now, mut commands) = (self.now(), Vec::new());
             self.owner.climbed(&climbed, now);
             self.owner.take_commands(&mut commands);

@@ -64,7 +64,15 @@ impl Level {
     }
 
     fn answer(&mut self, climb: &LevelQuery, decision: Decision) -> Vec<Command> {
-        let climbed = LevelReply { number: climb.number, decisions: vec![decision], seen: Vec::new(), degraded: false };
+        self.climbed(LevelReply { number: climb.number, decisions: vec![decision], ..LevelReply::default() })
+    }
+
+    /// Ends a query because the other level became unreachable after the query was sent.
+    fn lose(&mut self, climb: &LevelQuery) -> Vec<Command> {
+        self.climbed(climb.unreachable(Reason::Unknown))
+    }
+
+    fn climbed(&mut self, climbed: LevelReply) -> Vec<Command> {
         let mut commands = Vec::new();
         self.owner.climbed(&climbed, NOW);
         self.owner.take_commands(&mut commands);
@@ -103,14 +111,14 @@ fn a_former_head_decides_nothing_alone() {
     let mut leaf = leaf(CutOff::Local);
     let events: Vec<Probes> = leaf.events().take(2).collect();
     let question = climb(leaf.submit(&events[0], None));
-    assert_eq!(decided(leaf.answer(&question, UNKNOWN)), Some(Decision::FirstSeen));
+    assert_eq!(decided(leaf.lose(&question)), Some(Decision::FirstSeen));
     assert_eq!(leaf.owner.owed_events(), 1);
 
     let question = climb(leaf.submit(&events[1], None));
     // Together with the slice, the other node gets the events that this node heads.
     let exchanged = leaf.follow(|record| record.owners.swap(0, 1));
     assert_eq!(decided(exchanged), None, "the level above may have recorded it");
-    assert_eq!(decided(leaf.answer(&question, UNKNOWN)), Some(UNKNOWN), "the other node may have decided it alone");
+    assert_eq!(decided(leaf.lose(&question)), Some(UNKNOWN), "the other node may have decided it alone");
     assert_eq!(leaf.owner.owed_events(), 1);
 }
 
@@ -133,15 +141,15 @@ fn a_leaf_decides_nothing_alone_by_a_slice_that_has_lost_something() {
     let complete_since = leaf.map.filters[&LEAF].owners[0].complete_since;
     leaf.follow(|record| record.owners[0].complete_since = Incarnation(complete_since.0 + 9));
     let question = climb(leaf.submit(&events[0], None));
-    assert_eq!(decided(leaf.answer(&question, UNKNOWN)), Some(UNKNOWN));
+    assert_eq!(decided(leaf.lose(&question)), Some(UNKNOWN));
 
     // The slice is complete again and contains the events recorded meanwhile, but the empty cell was found before that.
     let question = climb(leaf.submit(&events[0], None));
     leaf.follow(|record| record.owners[0].complete_since = complete_since);
-    assert_eq!(decided(leaf.answer(&question, UNKNOWN)), Some(UNKNOWN));
+    assert_eq!(decided(leaf.lose(&question)), Some(UNKNOWN));
 
     let question = climb(leaf.submit(&events[1], None));
-    assert_eq!(decided(leaf.answer(&question, UNKNOWN)), Some(Decision::FirstSeen));
+    assert_eq!(decided(leaf.lose(&question)), Some(Decision::FirstSeen));
 }
 
 #[test]

@@ -165,6 +165,8 @@ fn found_at(rule: Rule) -> Option<u64> {
         | Rule::EndpointConfirmsBeforeStop
         | Rule::EndpointChecksRightsAtConfirm
         | Rule::CountsTtlByEachWindow => return None,
+        // No filter of a storm belongs to a tree. `trees.rs` tests these rules.
+        Rule::DecidesAloneOnlyIfCutOff | Rule::DecidesAloneWithoutLease => return None,
         // Only fingerprint cells depend on this rule. `cuckoo.rs` tests it.
         Rule::TimestampsCells => return None,
     })

@@ -9,6 +9,7 @@ use firstseen_checker::laws::check;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{CutOff, Decision, OwnerLimits, TreeMode};
 use firstseen_sim::audit::unanswered;
+use firstseen_sim::family::Family;
 use firstseen_sim::run::run;
 use firstseen_sim::scenario::{Nemesis, Scenario};
 use firstseen_sim::tree::Tree;
@@ -18,6 +19,9 @@ use crate::common::{OtherSeeds, first_found};
 fn carried_out(scenario: &Scenario) -> History {
     run(scenario).unwrap_or_else(|error| panic!("{scenario}: {error}")).history
 }
+
+/// Seeds within which a broken rule about trees must be detected.
+const BROKEN_SEEDS: Range<u64> = 0..300;
 
 /// Maximum time in microseconds for the reply of a node that knows that other nodes are unreachable.
 const AT_ONCE_US: u64 = 500_000;
@@ -134,6 +138,29 @@ fn a_broken_rule_breaks_the_law_of_one_winner() {
     }
     let violations = check(&carried_out(&contended(0)));
     assert!(violations.is_empty(), "with the rules: {violations:?}");
+}
+
+/// Tests the rules for leaves that decide events alone while they are cut off (`CutOff::Local`). Without the first rule
+/// they do so while they reach the root. Without the second rule they stop when the lease of their node has ended.
+#[test]
+#[ignore = "minutes"]
+fn a_broken_rule_about_cut_off_leaves_breaks_its_law() {
+    for (rule, known, law) in [
+        (Rule::DecidesAloneOnlyIfCutOff, 112, "alone only if cut off"),
+        (Rule::DecidesAloneWithoutLease, 25, "alone without lease"),
+    ] {
+        let trees = Family::named("--trees").expect("trees");
+        let found = first_found(known, BROKEN_SEEDS, OtherSeeds::Allowed, |seed| {
+            let scenario = trees.without(Some(rule), seed);
+            let is_local = scenario.leaves_answer_alone();
+            let violations = if is_local { check(&carried_out(&scenario)) } else { Vec::new() };
+            violations.into_iter().find(|violation| violation.name() == law)
+        });
+        let (seed, violation) = found.unwrap_or_else(|| panic!("nobody misses {rule:?}"));
+        println!("{rule:?}: --trees {seed}: {violation}");
+        let kept = check(&carried_out(&trees.without(None, seed)));
+        assert!(kept.is_empty(), "{rule:?} is not what --trees {seed} misses: {kept:?}");
+    }
 }
 
 /// Returns a scenario with a root over all sites, in which all producers submit the same events at once, in short

@@ -165,13 +165,14 @@ pub struct BatchReply {
     /// The version of the cluster map that the node uses.
     #[prost(uint64, tag = "8")]
     pub map_version: u64,
-    /// Whether at least one slice that the verdicts should be based on was missing or incomplete.
+    /// Whether a slice that the verdicts should be based on was missing or incomplete, or a level of a tree decided alone.
     #[prost(bool, tag = "9")]
     pub degraded: bool,
     /// Estimated frequencies, one for each event (decaying filters).
     #[prost(float, repeated, tag = "10")]
     pub estimates: ::prost::alloc::vec::Vec<f32>,
-    /// Reserved. No sender sets this field, and receivers ignore it.
+    /// The degraded events, as pairs (skipped, events). Empty, with `degraded` set, if the events are not known
+    /// individually.
     #[prost(uint32, repeated, tag = "11")]
     pub degraded_events: ::prost::alloc::vec::Vec<u32>,
     /// In the reply to a level of a tree (`Batch.from_filter`), when each event occurred and where it was found. There is

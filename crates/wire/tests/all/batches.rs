@@ -226,11 +226,13 @@ fn replies_come_back() {
         let seen = decisions.iter().zip(&all_seen);
         let seen = seen.map(|(decision, seen)| if is_decided(decision) { *seen } else { Seen::default() });
         let seen = if decisions.iter().any(is_decided) { seen.collect() } else { Vec::new() };
+        let degraded = (0..events as u32).filter(|event| events % 2 == 1 && event % 5 < 2);
         let answers = Answers::new(decisions)
             .with_estimates(estimates)
             .with_level_hits(if events % 3 == 0 { vec![1, 2, 3] } else { Vec::new() })
             .with_clock(Some(17))
-            .with_quality(events % 2 == 1, 0.25);
+            .with_quality(events % 2 == 1, 0.25)
+            .with_degraded_events(degraded.collect());
         let message = reply::encode(99, &answers.clone().with_seen(all_seen), 5);
         let decoded = reply::decode(&message, events).expect("the encoded message can be decoded");
         assert_eq!((decoded.answers, decoded.map_version), (answers.with_seen(seen), 5));

@@ -90,13 +90,7 @@ impl InFlightEvents {
 
     /// Adds a batch and returns the ticket of its first event. The tickets of the other events follow. None of the
     /// events may be in flight yet.
-    pub(crate) fn push(
-        &mut self,
-        header: BatchHeader,
-        probes: Probes,
-        above: Option<Probes>,
-        is_degraded: bool,
-    ) -> Ticket {
+    pub(crate) fn push(&mut self, header: BatchHeader, probes: Probes, above: Option<Probes>) -> Ticket {
         if self.batches * 2 >= self.slots.len() {
             self.grow();
         }
@@ -107,7 +101,7 @@ impl InFlightEvents {
         self.first_free = first.next_batch();
         let flights = self.spares.pop().map(|(_, flights)| flights).unwrap_or_default();
         self.open_events += probes.len();
-        let batch = Batch::new(header, probes, above, flights, is_degraded);
+        let batch = Batch::new(header, probes, above, flights);
         self.batches += 1;
         let slot = self.slot(first);
         self.slots[slot] = Some((first, batch));

@@ -116,6 +116,11 @@ impl InFlight {
             self.part(ticket);
         }
         while let Some(echo) = self.flights.dequeue(&mut echoes) {
+            if self.flights.batch(ticket).is_some_and(|batch| batch.is_event_degraded(index))
+                && let Some((batch, index)) = self.flights.event_mut(echo)
+            {
+                batch.degrade_event(index);
+            }
             self.end_waiting(echo, outcome, seen);
         }
         true

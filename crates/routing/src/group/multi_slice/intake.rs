@@ -140,14 +140,13 @@ impl Intake<'_> {
             again: submission.again,
             traceparent: submission.traceparent,
         };
-        let is_degraded = is_known && self.may_have_been_degraded();
         let flights = &mut self.in_flight.flights;
         if !flights.has_begun() {
             let first_number = self.local.membership.site().first_number();
             self.outbox.number_sets_from(first_number);
             flights.number_from(first_number);
         }
-        let first = flights.push(header, probes, above, is_degraded);
+        let first = flights.push(header, probes, above);
         self.local.present.open_batch(heading, &submission.times);
         for ticket in first.events(PREFETCH_EVENTS.min(events)) {
             self.prefetch(ticket);
@@ -179,8 +178,12 @@ impl Intake<'_> {
             // The idempotency key was used for another event. This verdict is new, so it is counted.
             Some(Standing::Answered(NAME_REUSED)) => Some(Next::End(NAME_REUSED)),
             Some(Standing::Answered(decision)) => {
+                let is_degraded = self.may_have_been_degraded();
                 if let Some((batch, index)) = self.in_flight.flights.event_mut(ticket) {
                     batch.repeat(index);
+                    if is_degraded {
+                        batch.degrade_event(index);
+                    }
                 }
                 Some(Next::End(decision))
             }

@@ -2,13 +2,15 @@
 //! level tests an event before it sets any cell (first-test-then-set: Koloniari et al. 2011, section 6). If this level
 //! finds an event, it may check the lower levels too (top-down testing), because the find may be a false positive.
 //!
-//! A level that cannot reach its parent may decide an event alone. Later it *brings up* the event, which means that it
-//! reports the event to the parent. At this level and at all higher levels, the window of such an event begins at the
-//! event's own time, and not at the time of the report.
+//! A level that is cut off from its parent may decide an event alone. Later it *brings up* the event, which means that
+//! it reports the event to the parent. At this level and at all higher levels, the window of such an event begins at
+//! the event's own time, and not at the time of the report.
 //!
 //! # Guarantees
 //!
-//! - Nothing is set at this level before the parent level has replied.
+//! - Nothing is set at this level before the parent level has replied, or this level knows that it is cut off.
+//! - An event that the parent level was asked about and could not decide stays undecided, with the reason of the
+//!   parent.
 //! - An event that the parent level calls first-seen is set here. In a dense tree, an event that the parent level has
 //!   found is also set here until it expires there.
 //! - A duplicate found at this level counts as a false positive only if all other lower levels are complete and do not
@@ -22,7 +24,8 @@ use super::in_flight::InFlight;
 use super::local::LocalState;
 use super::outbox::Outbox;
 use super::tree::Asking;
-use crate::protocol::{Command, Operation};
+use crate::group::rules::Rule;
+use crate::protocol::{Command, LevelAnswer, LevelContact, Operation};
 use crate::verdict::{Decision, Reason, Seen};
 
 /// Handler that queries other levels and processes their replies.
@@ -72,13 +75,8 @@ impl Climbing<'_> {
     }
 
     /// Handles the parent level's reply about an event. Returns the next step, if the event still waits for the reply.
-    pub(super) fn answered_from_above(
-        &mut self,
-        ticket: Ticket,
-        decision: Decision,
-        seen: Seen,
-        is_degraded: bool,
-    ) -> Option<Next> {
+    pub(super) fn answered_from_above(&mut self, ticket: Ticket, answer: LevelAnswer) -> Option<Next> {
+        let LevelAnswer { decision, seen, is_degraded, contact } = answer;
         let event = self.in_flight.flights.event(ticket)?;
         if event.flight().phase() != Phase::Climbing {
             return None;
@@ -90,14 +88,18 @@ impl Climbing<'_> {
         let is_young = self.local.is_young() || self.local.was_headed_elsewhere(event);
         let (batch, index) = self.in_flight.flights.event_mut(ticket)?;
         if is_degraded {
-            batch.degrade();
+            batch.degrade_event(index);
         }
         if !matches!(decision, Decision::Undecided(_)) {
             // If no node of this level decides alone, the parent level has the last word.
             batch.flight_mut(index).judged_above();
         }
         match decision {
-            Decision::Undecided(reason) => self.decide_alone(ticket, reason).or(Some(Next::Decide(decision))),
+            Decision::Undecided(reason) if self.is_cut_off(reason, contact) => {
+                self.decide_alone(ticket, reason).or(Some(Next::Decide(decision)))
+            }
+            // The parent level was asked and cannot decide, so this level must not decide in its place.
+            Decision::Undecided(_) => Some(Next::Decide(decision)),
             // The present head of the event at this level may have decided it without the parent level.
             Decision::FirstSeen if is_overtaken && self.local.tree.decides_alone() && !is_brought_up => {
                 self.local.tree.forget(self.local.own.rule(), unit);
@@ -110,13 +112,36 @@ impl Climbing<'_> {
         }
     }
 
-    /// Decides an event at this level without asking the parent level. This level may do so only if the filter's policy
-    /// allows it, if there is room to store the event until it can be reported to the parent, and if the event is
-    /// certainly new at this level.
+    /// Returns whether an event is undecided with this reason because this level is cut off from its parent level.
+    ///
+    /// A parent level that was asked may give any of these reasons too, for example because its slices lack events. The
+    /// reason therefore does not tell whether this level is cut off. What this node could reach does.
+    ///
+    /// There is one exception. The root may have a slice at the site that is cut off. This slice can be asked, but it
+    /// records nothing after the lease of its node has ended, because the rest of the cluster may go on without it.
+    /// Only the root depends on leases. A level between that passes on this reason has asked the root itself, and
+    /// decides alone if it can.
+    fn is_cut_off(&self, reason: Reason, contact: LevelContact) -> bool {
+        let LocalState { tree, present, .. } = &*self.local;
+        let may_mean_cut_off = match reason {
+            Reason::Unknown | Reason::NotReady | Reason::SlicesDown => true,
+            Reason::CutOff => present.keeps(Rule::DecidesAloneWithoutLease),
+            _ => false,
+        };
+        let is_cut_off = match contact {
+            LevelContact::Reached => false,
+            LevelContact::WithoutMajority => reason == Reason::CutOff && tree.is_below_root(),
+            LevelContact::Unreachable => true,
+        };
+        may_mean_cut_off && (is_cut_off || !present.keeps(Rule::DecidesAloneOnlyIfCutOff))
+    }
+
+    /// Decides an event at this level because the level is cut off from its parent level. The level may do so only if
+    /// the filter's policy allows it, if there is room to store the event until it can be reported to the parent, and
+    /// if the event is certainly new at this level.
     fn decide_alone(&mut self, ticket: Ticket, reason: Reason) -> Option<Next> {
-        let cannot_climb = matches!(reason, Reason::Unknown | Reason::NotReady | Reason::SlicesDown);
         let owed_events_max = self.local.present.limits().owed_events_max;
-        if !cannot_climb || !self.local.tree.may_decide_alone(owed_events_max) {
+        if !self.local.tree.may_decide_alone(owed_events_max) {
             return None;
         }
         // An event that is decided alone must be found here the next time. Otherwise it stays undecided.
@@ -126,7 +151,7 @@ impl Climbing<'_> {
         let flights = &mut self.in_flight.flights;
         let positions: Box<[u64]> = flights.identity(ticket).into();
         let (batch, index) = flights.event_mut(ticket).filter(|(batch, _)| batch.header().operation.records())?;
-        batch.degrade();
+        batch.degrade_event(index);
         let stamp = batch.flights()[index].stamp();
         self.local.tree.owe(positions, stamp, reason == Reason::Unknown);
         self.take_over(ticket, Decision::FirstSeen, Seen { unit: Some(stamp.unit), level: 0 })
@@ -186,12 +211,8 @@ impl Climbing<'_> {
 
     /// Handles the reply of a lower level about an event that was found here. Returns the next step once all lower
     /// levels have replied.
-    pub(super) fn answered_from_below(
-        &mut self,
-        ticket: Ticket,
-        decision: Decision,
-        is_degraded: bool,
-    ) -> Option<Next> {
+    pub(super) fn answered_from_below(&mut self, ticket: Ticket, answer: LevelAnswer) -> Option<Next> {
+        let LevelAnswer { decision, is_degraded, .. } = answer;
         // The event may have been abandoned since.
         let (batch, index) = self.in_flight.flights.event_unless_over(ticket)?;
         let flight = batch.flight_mut(index);

@@ -53,12 +53,15 @@ impl Replying<'_> {
         if operation.is_of_verdicts() {
             self.counts.decisions.count(batch.decisions_but_repeats().as_deref().unwrap_or(batch.decisions()));
         }
+        let cannot_deny = operation == Operation::Verify && cannot_deny;
+        let degraded_events = if cannot_deny { Vec::new() } else { batch.degraded_events() };
         let expected_rate = batch.expected_rate(full_rate).unwrap_or(0.0) as f32;
         let answers = Answers::new(batch.decisions().to_vec())
             .with_seen(batch.seen().to_vec())
             .with_holds(batch.holds().to_vec())
             .with_clock(self.local.present.clock().clock_ms())
-            .with_quality(degraded, expected_rate);
+            .with_quality(degraded, expected_rate)
+            .with_degraded_events(degraded_events);
         self.outbox.push(Command::Reply(GroupReply { reply_to, answers, spent: flights.spare_probes() }));
     }
 

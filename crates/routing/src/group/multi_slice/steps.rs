@@ -181,12 +181,11 @@ impl MultiSliceGroup {
         }
         let Some((operation, tickets)) = self.local.tree.end(climbed.number) else { return self.finish() };
         for (index, ticket) in tickets.into_iter().enumerate() {
-            let decision = climbed.decisions.get(index).copied().unwrap_or(Decision::Undecided(Reason::Unknown));
+            let answer = climbed.answer(index);
             let next = if operation == Operation::Verify {
-                self.climbing().answered_from_below(ticket, decision, climbed.degraded)
+                self.climbing().answered_from_below(ticket, answer)
             } else {
-                let seen = climbed.seen.get(index).copied().unwrap_or_default();
-                self.climbing().answered_from_above(ticket, decision, seen, climbed.degraded)
+                self.climbing().answered_from_above(ticket, answer)
             };
             self.run_steps(ticket, next);
             self.run_ready();

@@ -76,6 +76,11 @@ impl Tree {
         self.level.as_ref().is_some_and(|level| level.parent.is_some())
     }
 
+    /// Returns whether the parent level is the root.
+    pub(super) fn is_below_root(&self) -> bool {
+        self.level.as_ref().is_some_and(|level| level.number == 1)
+    }
+
     /// Returns the number of steps from the root to this level.
     pub(super) fn level_number(&self) -> u8 {
         self.level.as_ref().map_or(0, |level| level.number)

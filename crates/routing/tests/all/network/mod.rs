@@ -13,7 +13,7 @@ use firstseen_filter::{Digest, GenerationNumber, Probes};
 use firstseen_mesh::{GroupInstance, Link, Mesh, Order, Way, filter_map};
 use firstseen_routing::{
     Closed, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupReply, Heads, HopCounts,
-    Incarnation, LevelReply, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, Seen, SetAcks,
+    Incarnation, LevelContact, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, Seen, SetAcks,
     SlicedDefinition, Submission, refuse,
 };
 
@@ -62,6 +62,8 @@ pub(crate) struct Network {
     pub(crate) tries_again: bool,
     /// Levels that are cut off from the levels above.
     pub(crate) cut_off: BTreeSet<FilterId>,
+    /// Levels whose nodes reach no majority of the cluster, although they reach the nodes of their parent level.
+    pub(crate) without_majority: BTreeSet<FilterId>,
 }
 
 /// Returns random owners of all slices among `nodes` nodes. Every node gets at least one slice if there are enough.
@@ -124,6 +126,7 @@ impl Network {
             lost_percent: 0,
             tries_again: false,
             cut_off: BTreeSet::new(),
+            without_majority: BTreeSet::new(),
         }
     }
 
@@ -317,9 +320,14 @@ impl Network {
     fn arrive(&mut self, way: Way) -> bool {
         match way {
             Way::LevelQuery(from, climb) if self.cut_off.contains(&climb.from.filter) => {
-                let decisions = vec![Decision::Undecided(Reason::SlicesDown); climb.probes.len()];
-                let climbed = LevelReply { number: climb.number, decisions, ..LevelReply::default() };
-                self.mesh.links_mut().push(Way::LevelReply(from, climbed));
+                self.mesh.links_mut().push(Way::LevelReply(from, climb.unreachable(Reason::SlicesDown)));
+            }
+            Way::LevelReply(to, mut climbed) if self.without_majority.contains(&to.filter) => {
+                climbed.contact = climbed.contact.max(LevelContact::WithoutMajority);
+                self.mesh
+                    .deliver(Way::LevelReply(to, climbed))
+                    .into_iter()
+                    .for_each(|instance| self.send_soon(instance));
             }
             way => self.mesh.deliver(way).into_iter().for_each(|instance| self.send_soon(instance)),
         }

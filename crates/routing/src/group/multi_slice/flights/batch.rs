@@ -65,7 +65,10 @@ pub(crate) struct Batch {
     has_sent_early: bool,
     /// Whether the replay guard has learnt all decisions.
     is_learnt: bool,
+    /// Whether the batch as a whole is degraded.
     is_degraded: bool,
+    /// Indexes of events that are degraded on their own, in no order.
+    degraded_events: Vec<u32>,
     /// Number of events of which not all positions were asked, and the sum of the probabilities that a new event among
     /// them is called a duplicate.
     partial_events: u32,
@@ -79,7 +82,6 @@ impl Batch {
         probes: Probes,
         above: Option<Probes>,
         mut flights: Vec<InFlightEvent>,
-        is_degraded: bool,
     ) -> Self {
         let events = probes.len();
         flights.clear();
@@ -99,7 +101,8 @@ impl Batch {
             has_repeats: false,
             has_sent_early: false,
             is_learnt: false,
-            is_degraded,
+            is_degraded: false,
+            degraded_events: Vec::new(),
             partial_events: 0,
             partial_rates: 0.0,
         }
@@ -202,13 +205,36 @@ impl Batch {
         self.has_repeats.then(|| new.map(|(_, decision)| *decision).collect())
     }
 
+    /// Returns whether the batch or any of its events is degraded.
     pub(crate) fn is_degraded(&self) -> bool {
-        self.is_degraded
+        self.is_degraded || !self.degraded_events.is_empty()
     }
 
-    /// Marks the batch as degraded, because a node or another level that was asked may lack events.
+    /// Returns whether one event was marked as degraded on its own.
+    pub(crate) fn is_event_degraded(&self, index: usize) -> bool {
+        self.degraded_events.contains(&(index as u32))
+    }
+
+    /// Returns the indexes of the degraded events in ascending order. The list is empty if the batch is degraded as a
+    /// whole, or not at all.
+    pub(crate) fn degraded_events(&self) -> Vec<u32> {
+        if self.is_degraded {
+            return Vec::new();
+        }
+        let mut events = self.degraded_events.clone();
+        events.sort_unstable();
+        events.dedup();
+        events
+    }
+
+    /// Marks the batch as degraded, because a node that was asked may lack events.
     pub(crate) fn degrade(&mut self) {
         self.is_degraded = true;
+    }
+
+    /// Marks one event as degraded, because it was decided without the levels above.
+    pub(crate) fn degrade_event(&mut self, index: usize) {
+        self.degraded_events.push(index as u32);
     }
 
     /// Notes that not all positions of an event are asked. If the event is new, it is called a duplicate with

@@ -1,0 +1,113 @@
+//! Tests of trees with `--tree-cut-off local` on real processes at three sites. A site decides events alone while it is
+//! cut off, for as long as that lasts, and at no other time.
+
+use firstseen_client::{Client, ConnectOptions, Filter, Reason, Verdict, Wait};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::asking::{ask, count, opened};
+use crate::local_cluster::{eventually, eventually_eq};
+use crate::own_node::OwnNode;
+
+const SITES: [&str; 3] = ["athens", "ioannina", "oslo"];
+const DEADLINE_MS: u64 = 3_000;
+/// Filter without a tree. Its slices show whether the node that owns them has a lease.
+const WITHOUT_TREE: &str = "views";
+
+/// Starts a node at each site. Creates a tree whose root has a third of its slices at each of them, and a filter
+/// without a tree.
+fn cluster() -> [OwnNode; 3] {
+    let nodes = SITES.map(|site| OwnNode::start(site, &format!("site = \"{site}\"\n")));
+    let form = nodes.iter().map(|node| node.address.as_str()).collect::<Vec<_>>().join(" ");
+    eventually("a cluster", || nodes[0].folder.run(&format!("cluster form {form}")).code == Some(0));
+    let address = &nodes[0].address;
+    for (name, tree) in [("clicks", "--tree dense --tree-cut-off local"), (WITHOUT_TREE, "")] {
+        let create = format!(
+            "filter create {name} --if-absent --slicing horizontal:3 --window 10m --clock wall --capacity 50k \
+             --fpr 0.000001 {tree} --cluster {address}"
+        );
+        eventually("a filter", || nodes[0].folder.run(&create).code == Some(0));
+    }
+    nodes
+}
+
+/// Connects a client at the site of a node, which asks the leaf of that site.
+fn at_site_of(node: &OwnNode, site: &str, filter: &str) -> (Client, Filter) {
+    let options = ConnectOptions {
+        deadline_ms: DEADLINE_MS,
+        site: Some(site.into()),
+        ..ConnectOptions::from([node.address.clone()])
+    };
+    let client = Client::connect(options).wait().expect("a client");
+    let filter = opened(&client, filter);
+    (client, filter)
+}
+
+/// Returns how many nodes are up and can be reached, as one node sees it. A restarted node counts from its second start.
+fn in_reach(node: &OwnNode, restarted: &str) -> usize {
+    let status = node.folder.run(&format!("cluster status --json --addr {}", node.address));
+    let status: Value = serde_json::from_str(&status.out).unwrap_or_default();
+    let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
+    let reached = nodes.iter().filter(|node| node["reachable"] == true && node["down"] == false);
+    reached.filter(|node| node["name"] != restarted || node["incarnation"].as_u64() > Some(1)).count()
+}
+
+/// Returns how many events the leaf of a site has decided alone.
+fn decided_alone(filter: &Filter) -> u64 {
+    filter.status().degraded.events
+}
+
+/// A node was restarted, and all nodes were reachable again. Its slices of the root lacked events, and the leaf of
+/// another site called a third of the known events first-seen again.
+#[test]
+fn a_root_that_was_restarted_does_not_make_events_first_seen_again() {
+    let mut nodes = cluster();
+    let (_athens, at_athens) = at_site_of(&nodes[0], SITES[0], "clicks");
+    eventually("every site answers", || {
+        count(&ask(&at_athens, 1_000..1_050), Verdict::Undecided(Reason::NotReady)) == 0
+    });
+    assert_eq!(count(&ask(&at_athens, 0..100), Verdict::FirstSeen), 100);
+    nodes[1].restart();
+    for node in &nodes {
+        eventually_eq("nodes within reach", 3, || in_reach(node, SITES[1]));
+    }
+    let (_oslo, at_oslo) = at_site_of(&nodes[2], SITES[2], "clicks");
+    let again = ask(&at_oslo, 0..100);
+    assert_eq!(count(&again, Verdict::FirstSeen), 0, "delivered twice: {again:?}");
+    assert!(count(&again, Verdict::Undecided(Reason::SlicesDown)) > 5, "the slices at Ioannina: {again:?}");
+    ask(&at_athens, 200..300);
+    let elsewhere = ask(&at_oslo, 200..300);
+    assert_eq!(count(&elsewhere, Verdict::FirstSeen), 0, "delivered twice: {elsewhere:?}");
+    assert_eq!([decided_alone(&at_athens), decided_alone(&at_oslo)], [0, 0]);
+}
+
+/// A site was cut off for longer than a lease. The root's slices at the site then recorded nothing more, and the leaf
+/// left their events undecided.
+#[test]
+fn a_site_that_is_cut_off_for_longer_than_a_lease_decides_every_new_event() {
+    let nodes = cluster();
+    let (_athens, at_athens) = at_site_of(&nodes[0], SITES[0], "clicks");
+    assert_eq!(count(&ask(&at_athens, 0..100), Verdict::FirstSeen), 100);
+    let (_beside, without_tree) = at_site_of(&nodes[0], SITES[0], WITHOUT_TREE);
+    for node in &nodes[1..] {
+        node.signal(Signal::SIGSTOP);
+    }
+    let mut keys = (0..).step_by(30);
+    eventually("the end of the lease at Athens", || {
+        // Events that are known are duplicates also without a lease, so each call asks about new ones.
+        let from = keys.next().expect("a key");
+        count(&ask(&without_tree, from..from + 30), Verdict::Undecided(Reason::CutOff)) > 0
+    });
+    let before = decided_alone(&at_athens);
+    let new = ask(&at_athens, 100..200);
+    assert_eq!(count(&new, Verdict::FirstSeen), 100, "{new:?}");
+    assert_eq!(decided_alone(&at_athens) - before, 100, "no part of the root has a lease");
+    let known = ask(&at_athens, 0..200);
+    assert_eq!(count(&known, Verdict::Duplicate), 200, "{known:?}");
+    for node in &nodes[1..] {
+        node.signal(Signal::SIGCONT);
+    }
+    // The events reach the root when the other sites are back.
+    let (_oslo, at_oslo) = at_site_of(&nodes[2], SITES[2], "clicks");
+    eventually("known elsewhere", || count(&ask(&at_oslo, 100..200), Verdict::Duplicate) == 100);
+}
