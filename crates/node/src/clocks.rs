@@ -29,9 +29,10 @@ use crate::view::{View, Views};
 
 /// Maximum interval between two comparisons of the clocks.
 const LOOK: Duration = Duration::from_millis(250);
-/// Interval at which the node stores the time of day, in milliseconds. The next start of the node compares its clock
-/// with the stored time. The interval is much shorter than the difference that counts as a changed clock, so a stored
-/// time that is a few seconds old does no harm.
+/// Interval at which the node stores the time of day, in milliseconds. When the node starts again, it compares its
+/// clock with the stored time, to detect that its clock was set to a wrong time in the meantime. The stored time may be
+/// up to one interval old. This does no harm, because only differences that are much longer than the interval are
+/// treated as errors.
 const KEEP_EVERY_MS: u64 = 10_000;
 
 /// Problems of this node's clock that operators should know about.
@@ -56,9 +57,9 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
-    /// Creates the clock state of a node that has not received the time of any other node yet. Until the node receives
-    /// such a time, it compares its clock with `last_time`, the time of day that it stored before its restart. A clock
-    /// that differs by more than `skew_max_ms` is considered wrong.
+    /// Creates the clock state of a node that has just started and has not received the time of another node yet. Until
+    /// the node receives such a time, it compares its clock with `last_time`, the time of day that it stored before the
+    /// restart. If the two differ by more than `skew_max_ms`, the node treats its clock as wrong.
     ///
     /// The node revokes `lease` when this machine may have been paused, because the lease may have ended during the
     /// pause.

@@ -22,9 +22,9 @@ use firstseen_wire::tls::{ServerFiles, TlsFiles};
 /// Minimum cell memory that a node can be configured with, in bytes.
 const MEMORY_MIN_BYTES: u64 = 1 << 20;
 
-/// Smallest value that the configuration accepts for `inflight_bytes_max`, the limit on the bytes of calls in flight. A
-/// sixteenth of that limit is reserved for operators. With this minimum, the reserved share has room for the largest
-/// possible message and a few small calls.
+/// Minimum value of the setting `inflight_bytes_max`, which limits the memory for calls in flight. A sixteenth of that
+/// memory is reserved for operators. At the minimum, this sixteenth has room for one message of the maximum size and
+/// for a few small calls, so operators can always administer the node.
 const INFLIGHT_MIN_BYTES: u64 = 32 * wire_limits::MESSAGE_BYTES_MAX as u64;
 
 /// The settings of a node. The fields have the names of the settings in the node's TOML file.
@@ -256,9 +256,9 @@ pub struct Limits {
     /// nodes, and a sixteenth for operators. The sum of this setting and `handshakes_max` must be smaller than the
     /// number of files that the operating system lets the process open (`ulimit -n`).
     pub connections_max: u32,
-    /// Maximum number of connections that have not completed their TLS handshake yet. These connections are allowed in
-    /// addition to `connections_max`. If the node does not use TLS, the limit applies to connections that have not made
-    /// a call yet.
+    /// Maximum number of connections whose TLS handshake is not complete yet. These connections are allowed in addition
+    /// to `connections_max`, so that clients that never finish a handshake cannot take the place of working clients.
+    /// If the node does not use TLS, this limit applies to connections that have not made a call yet.
     pub handshakes_max: u32,
     /// Maximum memory for all calls, messages and batches in flight on this node, in bytes. A quarter of this memory is
     /// reserved for links between nodes, a sixteenth for the consensus group, and a sixteenth for operators.

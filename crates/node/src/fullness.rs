@@ -1,6 +1,7 @@
 //! Estimates how full a slice is, and how many events it contains. The fullness is the share of a slice's capacity that
-//! is used. For example, a fullness of 1 means that the slice contains as many events as it was sized for. The capacity
-//! includes the generations that the slice may still open.
+//! is used, so a slice with a fullness of 1 contains as many events as it was sized for. A growing filter adds
+//! generations of cells when it needs more room. The capacity of its slices includes all generations that they may
+//! still add.
 //!
 //! If a filter was not sized for a number of events, its slices have no known capacity, and their fullness is `None`.
 

@@ -1,6 +1,7 @@
 //! Generates identifiers for commands to the consensus group, for callers that have not supplied an identifier of their
-//! own. Two commands must never have the same identifier, because the cluster would execute only one of them. All
-//! identifiers from one process differ. Identifiers from different processes differ if each process has a random seed.
+//! own. No two commands may have the same identifier, because the cluster would take the second command for a retry of
+//! the first and would not execute it. All identifiers from one process differ. Identifiers from different processes
+//! differ if each process begins with a random seed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -145,11 +145,13 @@ impl JournalWriter {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the journal that the previous process of this node has written. The method calls `take` with each record,
-    /// and with the number of the journal segment that contains this record.
+    /// Reads the journal that the previous process of this node has written. A journal consists of several segments,
+    /// and each segment contains many records. The method calls `take` once for each record, with the number of the
+    /// segment that contains the record, and with the bytes of the record.
     ///
-    /// Every owner calls this method and reads the whole journal, but only one owner reads at a time. When an owner has
-    /// finished reading, it must call [`Self::has_read`].
+    /// Every owner thread must call this method when it starts, because the records of its slice groups can be anywhere
+    /// in the journal. Only one owner reads at a time, and the others wait. When an owner has finished reading, it must
+    /// call [`Self::has_read`].
     pub(crate) fn read(
         &self,
         identity: Identity,
@@ -280,9 +282,9 @@ impl JournalWriter {
         self.disk_state.subscribe()
     }
 
-    /// Returns the total size of all records that the journal has accepted so far, in bytes. The total starts with the
-    /// size of the journal that earlier processes have left. It never decreases, so the growth of the journal is the
-    /// difference between two values.
+    /// Returns the number of bytes that the journal has received so far, including the bytes that earlier processes
+    /// have left in it. The number never decreases, even when old segments are deleted. The difference between two
+    /// results therefore tells how much was written between the two calls.
     pub(crate) fn journal_bytes(&self) -> u64 {
         self.journal_bytes.load(Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
-//! Renews the lease of this node. A lease is the node's permission to record events for a limited time, so the node
-//! must request a new lease from the cluster again and again (`firstseen_routing::Lease`). The duration of a lease
-//! begins when the node sends the request. A slow reply therefore cannot make the lease longer than the cluster
-//! expects.
+//! Renews the lease of this node. A lease is the permission to record events for a limited time
+//! (`firstseen_routing::Lease`). Because every lease ends, the node requests a new one from the cluster again and
+//! again. The time of a lease is counted from the moment at which the node sends the request. Even if the reply is
+//! slow, the lease therefore does not end later than the cluster expects.
 //!
 //! A node with a lease must know every change of the cluster map that was made before the lease was granted. When the
 //! cluster grants a lease, it therefore tells the node the current version of the cluster map. The node uses the lease
@@ -54,9 +54,10 @@ impl SharedLease {
         self.held().lease
     }
 
-    /// Sets the number of pauses of this machine that have been detected so far. If the number has increased since the
-    /// last call, the current lease may have ended during a pause, so this method revokes it. The end of the lease
-    /// cannot be detected with the node's clock, because the clock may have stopped during the pause.
+    /// Revokes the lease if this machine was paused, for example because it slept. `standstills` is the number of
+    /// pauses that have been detected since the node started. If it has increased since the last call, the lease may
+    /// have ended during the new pause. The clock of the node cannot tell, because it may have stopped during the
+    /// pause.
     pub(crate) fn revoke_after_suspension(&self, standstills: u64) {
         let mut held = self.held();
         if held.standstills != standstills {
@@ -121,10 +122,13 @@ impl LeaseRenewal {
     }
 
     /// Waits for the cluster's reply to a lease request, and returns whether the node may use the lease. The cluster
-    /// grants the lease if it lists the node as up in the start `incarnation`.
+    /// grants the lease if its map lists this node as up, with the incarnation `incarnation`, which identifies the
+    /// current start of the node.
     ///
-    /// The reply to a granted lease contains a version of the cluster map, and this method waits until the node has
-    /// applied that version. If the node counts as restarted while the method waits, the result is `false`.
+    /// When the cluster grants the lease, its reply contains the current version of the cluster map. This method waits
+    /// until the node has applied that version, so that the node does not record events according to an outdated map.
+    /// If the node counts as restarted in the meantime, the lease belongs to its previous start, and the result is
+    /// `false`.
     async fn is_granted(&self, incarnation: Incarnation) -> bool {
         let version = match self.meta.confirm_up(incarnation).await {
             Ok(Some(version)) => version,
@@ -179,9 +183,9 @@ impl DownNodes {
         }
     }
 
-    /// Returns the nodes that are marked as down, with their incarnations, if none of these nodes can still have a
-    /// lease. Otherwise, the error names a node that may still have a lease, and contains the number of milliseconds
-    /// after which this lease has certainly ended.
+    /// Returns the nodes that are marked as down, with their incarnations, if the leases of all these nodes have
+    /// certainly ended. If one of these nodes may still have a lease, the method returns an error. The error contains
+    /// that node, and the number of milliseconds after which its lease has certainly ended.
     pub(crate) fn ended(
         &self,
         now_ms: MonotonicMs,

@@ -25,9 +25,10 @@ pub(crate) struct Queued {
 }
 
 impl Queued {
-    /// Updates a queued message just before it is sent. The message states each deadline as the time that remains, so
-    /// this method subtracts the time that the message has spent in the queue. It also removes lookups whose head nodes
-    /// no longer wait for the results. If nothing remains of the message, the method returns `None`.
+    /// Updates a queued message just before it is sent, and returns it. The deadlines in a message are stated as
+    /// remaining times, so this method subtracts the time that the message has spent in the queue. It also removes
+    /// lookups whose results are no longer needed, because their head nodes have stopped waiting. If nothing remains of
+    /// the message, the method returns `None`.
     pub(crate) fn leave(self, now_ms: MonotonicMs) -> Option<PeerMessage> {
         let Self { mut message, since_ms } = self;
         message.pass_time(now_ms.since(since_ms));
@@ -55,8 +56,9 @@ pub(crate) struct LinkHandle {
 }
 
 impl LinkHandle {
-    /// Creates the handle of a link to one process of another node, which is identified by `incarnation`. The link
-    /// takes its messages from the other end of `messages`, and `up` tells whether the link is currently connected.
+    /// Creates the handle of a link to another node. `messages` is the sending end of a queue from which the link takes
+    /// its messages, and `up` tells whether the link is currently connected. A link leads to a single process of the
+    /// other node, which `incarnation` identifies. If that node restarts, it needs a new link.
     pub(crate) fn new(messages: mpsc::Sender<Queued>, up: watch::Receiver<bool>, incarnation: Incarnation) -> Self {
         Self { messages, counts: Arc::default(), up, end: CancellationToken::new(), incarnation }
     }

@@ -1,6 +1,8 @@
-//! The open connections of a listener, and the slots that they occupy. If a new connection needs a slot and all slots
-//! are taken, an older connection must be closed to make room. This module tells that older connection at once to close
-//! itself. Every connection releases its slot when it is closed.
+//! The open connections of a listener. The number of connections is limited, so every open connection occupies one of a
+//! fixed number of slots, and releases its slot when it is closed.
+//!
+//! If a new connection needs a slot and all slots are taken, an older connection must be closed to make room. This
+//! module tells that older connection to close itself at once.
 //!
 //! The choice of the connection to close is made in `connection_slots.rs`.
 
@@ -142,8 +144,8 @@ impl ConnectionSlot {
     }
 
     /// Registers the beginning of a call on this connection. `party` is the kind of client that usually makes such
-    /// calls: a node, an operator or a producer. The first call on a connection therefore shows which kind of client is
-    /// connected, and the connection gets a slot for this kind of client.
+    /// calls: a node, an operator or a producer. Slots are reserved for each kind of client, but a node learns which
+    /// kind has connected only from the first call. At the first call, the connection therefore gets a slot of `party`.
     ///
     /// Returns the party whose slot the connection uses. If no slot is free, this method closes the connection and
     /// returns `None`.

@@ -65,12 +65,12 @@ impl ConnectionSlots {
         }
     }
 
-    /// Registers a new connection, and returns a number that identifies the connection in later calls. The registry
-    /// closes the connection by cancelling `close`.
+    /// Registers a new connection, and returns the number that identifies it in calls of the other methods. To close
+    /// the connection later, for example to free its slot, this registry cancels the token `close`.
     ///
-    /// The role of a new connection is unknown at first, and the number of connections with an unknown role is limited.
-    /// If this number exceeds its limit, the oldest of these connections is closed, and the second value of the result
-    /// is `true`.
+    /// A new connection has no role yet: whether it belongs to a node, an operator or a producer becomes known with its
+    /// first call. Only a limited number of connections may be without a role. If the new connection exceeds this
+    /// limit, the oldest connection without a role is closed, and the second value of the result is `true`.
     pub(super) fn come(&mut self, close: CancellationToken) -> (u64, bool) {
         let number = self.next;
         self.next += 1;
@@ -110,8 +110,9 @@ impl ConnectionSlots {
         seated
     }
 
-    /// Takes a slot for `party`. If no slot is free, the function closes a connection that has been idle for long
-    /// enough, and uses the slot of that connection.
+    /// Takes a slot for a client of the kind `party`. If no slot is free, the function looks for a connection that has
+    /// made no call for at least [`IDLE_MIN_MS`]. It closes the connection that has been idle for the longest time, and
+    /// uses the slot of that connection.
     fn take(&mut self, party: Party, now_ms: MonotonicMs) -> SlotOutcome {
         if self.places.take(party, 1) {
             return SlotOutcome::Here;
@@ -131,11 +132,12 @@ impl ConnectionSlots {
     }
 
     /// Registers the beginning of a call on a connection. `party` is the kind of client that usually makes such calls.
-    /// The first call on a connection therefore shows which kind of client is connected, and the connection then moves
-    /// to a slot for this kind of client.
+    /// Slots are reserved for each kind of client, but only the first call on a connection shows which kind has
+    /// connected. At the first call, the connection therefore moves to a slot of `party`.
     ///
-    /// Returns the party whose slot the connection uses, and how the connection received the slot. If the result is
-    /// [`SlotOutcome::Nowhere`], the connection has no slot and the caller must close it.
+    /// Returns two values: the kind of client whose slot the connection uses, and how the connection received that
+    /// slot. If the second value is [`SlotOutcome::Nowhere`], no slot was free, and the caller must close the
+    /// connection.
     pub(super) fn begin_call(&mut self, number: u64, party: Party, now_ms: MonotonicMs) -> (Party, SlotOutcome) {
         let seated = match self.holders.get(&number) {
             None => self.assign_slot(number, party, now_ms),

@@ -47,9 +47,9 @@ impl AdminService {
         Ok(ReadCellsReply { cells: Some(cells), complete: is_complete })
     }
 
-    /// Creates an empty filter from the definition in a backup, so that its cells can be written afterwards. If the
-    /// backup contains a filter tree, this method creates the filters of all its levels. When it returns, the owner
-    /// threads of this node have created their slices and can receive cells.
+    /// Creates an empty filter from the definition in a backup, so that the backup's cells can be written into it
+    /// afterwards. If the backup contains a filter tree, this method creates the filters of all its levels. The method
+    /// returns when the owner threads of this node have created their slices, so cells can be written at once.
     pub(super) async fn begin_restore(
         &self,
         guest: &AuthenticatedCaller,
@@ -128,9 +128,9 @@ impl AdminService {
         Ok(WriteCellsReply { incarnation: me.incarnation.0 })
     }
 
-    /// Returns the record that describes a filter in this node's cluster map. `epoch` is the epoch of the filter that
-    /// the caller knows. If the map of this node lacks that epoch, the map is outdated, and the returned error asks the
-    /// caller to try again.
+    /// Returns the record that describes a filter in this node's cluster map. The epoch of a filter is a number that
+    /// increases when its slices are placed on other nodes. `epoch` is the epoch that the caller knows. If this node's
+    /// map contains only an older epoch, the map is outdated, and the returned error asks the caller to try again.
     fn record_at(&self, filter: FilterId, epoch: Epoch) -> Result<FilterRecord, Status> {
         let view = self.views.newest();
         match view.map.filters.get(&filter) {

@@ -7,12 +7,14 @@ use firstseen_routing::{ClockSource, SlicedDefinition};
 use firstseen_wire::status::ErrorKind;
 use tonic::Status;
 
-/// Checks that a filter keeps its events long enough to tolerate different clocks. The check applies to filters whose
-/// events receive their times from the clocks of the nodes.
+/// Checks that a filter keeps its events long enough to tolerate clocks that differ from node to node. Only filters
+/// whose nodes stamp events with their own clocks need this check. If events carry their own times, the clocks of the
+/// nodes do not matter.
 ///
-/// In such a filter, the head node of an event stamps the event with its own clock. If another node becomes the head
-/// node later, its clock may be ahead by up to `clock_skew_max_ms`. The cells of the event would then expire too early.
-/// The filter must therefore keep its events for at least the window plus `clock_skew_max_ms`.
+/// The head node of an event, which is the node that decides the event, stamps it with its own clock. Suppose that
+/// another node becomes the head node later, and that its clock is ahead by `clock_skew_max_ms`, the largest tolerated
+/// difference. By this clock, the cells of the event would expire too early. The filter must therefore keep its events
+/// for at least the window plus `clock_skew_max_ms`.
 pub(super) fn keeps_for_other_clocks(
     name: &str,
     definition: &SlicedDefinition,

@@ -96,9 +96,9 @@ impl Line {
         Self { event: "lost".to_owned(), lost: Some(count), ..Self::default() }
     }
 
-    /// Returns the cluster and the index of the entry in the consensus log that this line describes. Once this line is
-    /// written, the audit file covers the log of that cluster up to this index. Returns `None` if the line does not
-    /// describe such an entry.
+    /// Returns the cluster to whose consensus log this line belongs, and the index of the log entry that the line
+    /// describes. When the line has been written, the audit file contains all entries of that log up to this index.
+    /// Returns `None` if the line does not describe a log entry.
     pub(crate) fn place(&self) -> Option<(&str, u64)> {
         Some((&self.cluster, self.index?))
     }

@@ -1,12 +1,13 @@
-//! Reports to the consensus group how far this node has come in retiring closed filters. A filter is closed when
-//! another filter has replaced it under the same name. The node makes two reports for each closed filter. The first
-//! report says that the node has no more events of the filter in flight. The second report says that the node no longer
-//! needs the filter at all.
+//! Reports to the consensus group how far this node has come in retiring closed filters. A filter is closed when an
+//! altered filter has replaced it under the same name. The cluster can drop a closed filter only when no node needs it
+//! any more, so each node makes two reports about it:
 //!
-//! The node makes the second report when two conditions are met. First, all events of the closed filter must have
-//! expired according to this node's clocks. Second, the retry horizon of the filter must have passed after that. Until
-//! then, producers may still repeat batches, and the node needs the closed filter's replay guard to repeat the replies
-//! to them.
+//! - The first report says that the node has no more events of the filter in flight.
+//! - The second report says that the node no longer needs the filter at all.
+//!
+//! The node makes the second report when all events of the closed filter have expired by its clock, and when the retry
+//! horizon has passed after that. The retry horizon is the time within which a producer may send a batch again and must
+//! receive the same reply. The node needs the closed filter for these replies, because its replay guard stores them.
 //!
 //! Each report names the incarnation of the node, a number that changes with every start. A report from before a
 //! restart is therefore ignored.
@@ -48,10 +49,11 @@ impl Closing {
     }
 
     /// Returns how far this node has come in retiring the slice groups of a closed filter. If this node has no slice of
-    /// the filter, the result is `Some(None)`, because the node has no events to wait for.
+    /// the filter, there are no events that it must wait for, and the result is `Some(None)`.
     ///
-    /// Returns `None` if the node should have slices of the filter but does not know their state, for example because
-    /// it has lost them. In that case, the node cannot make a report yet.
+    /// Returns `None` if the cluster map assigns slices of the filter to this node, but the node does not know their
+    /// state, for example because it has lost them. The node then cannot tell whether events are still in flight, so it
+    /// makes no report.
     async fn progress(&self, view: &View, filter: FilterId) -> Option<Option<Ending>> {
         let is_here =
             view.node().is_some_and(|node| view.map.filters.get(&filter).is_some_and(|record| record.is_on(node)));

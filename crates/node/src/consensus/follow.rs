@@ -2,8 +2,9 @@
 //! unreachable, and the state of the node's disk. The node creates a new view whenever one of these three parts
 //! changes. Views are published in order. Before a view is published, all owner threads have begun to act on it.
 //!
-//! A view lists this node as a member only if the cluster map contains the node's current incarnation, a number that
-//! changes with every start of the node.
+//! A view lists this node as a member only if the cluster map contains the node's current incarnation. The incarnation
+//! is a number that changes with every start of the node. A map that still contains an older incarnation describes the
+//! previous process, so the node does not act as a member yet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -97,13 +98,16 @@ impl Follower {
         }
     }
 
-    /// Makes this node count as restarted after a disk problem has ended. The other nodes then treat the copies of
-    /// slices on this node like the copies of a new process, so these copies fetch the events that they lack.
+    /// Makes this node count as restarted after a disk problem has ended. To the other nodes, the copies of slices on
+    /// this node then look like the copies of a new process: they may lack events, and fetch these events from other
+    /// copies.
     ///
-    /// This step is necessary in two situations. In the first situation, the disk of this node hung. In the second
-    /// situation, the consensus group has decided that the other nodes continue without a copy of a slice on this node.
-    /// The group may make this decision after the disk has already recovered, so this method checks the second
-    /// situation repeatedly while the disk works.
+    /// This step is necessary in two situations:
+    ///
+    /// - The disk of this node hung.
+    /// - The consensus group has decided that the other nodes continue without a copy of a slice on this node. The
+    ///   group may make this decision after the disk has already recovered, so this method must check for it repeatedly
+    ///   while the disk works.
     fn begin_anew_after(&self, view: &View, hung_in: &mut Option<Incarnation>) {
         let Some(Me { incarnation, .. }) = view.me else { return };
         if view.disk == DiskState::Hangs {

@@ -1,9 +1,9 @@
 //! Reports to the consensus group which slice groups this node should hold but cannot, so that the other nodes continue
 //! without these groups.
 //!
-//! A disk that stays full is a special case. The node still holds its slice groups, but every event would have to wait
-//! for the disk. The cluster should continue without such a group only if other nodes have complete copies of its
-//! slices, so the node reports only the groups for which this is true.
+//! A disk that stays full is a special case, because the node still holds its slice groups. Every event of these groups
+//! would have to wait for the disk, so it is better if other nodes decide the events. That is possible only if other
+//! nodes have complete copies of the slices. The node therefore reports a group only if such copies exist.
 //!
 //! Each report names the incarnation of this node, a number that changes with every start. A report from before a
 //! restart is therefore ignored.

@@ -6,8 +6,9 @@
 //! - [`report`] reports facts that only this node can know: which nodes it cannot reach ([`UnreachableReports`]), which of its
 //!   slices it cannot hold ([`MissingGroups`]), and the progress of filters that were replaced ([`Closing`]).
 //!
-//! A report names the incarnation of this node, a number that changes with every start, so the report does not apply to
-//! a later start. The node repeats a report until the cluster map shows that the cluster has accepted it.
+//! Each report names the incarnation of this node, a number that changes with every start. If the report arrives after
+//! a restart, the cluster can therefore tell that it is about the previous process, and ignores it. The node sends a
+//! report again and again until the cluster map shows that the cluster has accepted it.
 
 mod closing;
 mod follow;

@@ -1,6 +1,6 @@
-//! Sends this node's reports about itself to the consensus group. The reports of one kind are sent one after the other.
-//! If the consensus group cannot agree on a report, for example because there is no leader, the report is sent again
-//! after a pause.
+//! Sends this node's reports about itself to the consensus group. There are several kinds of reports, and reports of
+//! the same kind are sent one after the other. If a report cannot be accepted at the moment, for example because the
+//! consensus group has no leader, it is sent again after a pause.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -87,9 +87,10 @@ impl At<'_> {
         }
     }
 
-    /// Returns the severity and the text of an alarm. If another alarm explains the problem, `cause` names that alarm,
-    /// and the severity is only a warning. Otherwise, the severity is critical. As a result, two independent problems
-    /// raise exactly two critical alarms, even if further alarms follow from them.
+    /// Returns the severity and the text of an alarm. If the alarm only follows from another problem, `cause` names
+    /// that problem, and the severity is a warning. Otherwise, the severity is critical. The number of critical alarms
+    /// therefore equals the number of independent problems. For example, a node that is down causes one critical alarm,
+    /// and the events that are undecided for this reason cause a warning.
     fn critical_by_itself(cause: Option<&str>, text: String) -> (Severity, String) {
         match cause {
             Some(cause) => (Severity::Warning, format!("{text} ({cause})")),

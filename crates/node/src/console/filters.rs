@@ -138,12 +138,12 @@ fn verdicts(counted: &[Counted<'_>], is_former: bool) -> Verdicts {
     }
 }
 
-/// Returns the rates at which a tree level receives verdicts from its parent level, in events per second. The first
-/// rate counts the events that the parent level reported as new or left undecided. The second rate counts the events
-/// that the parent level reported as duplicates.
+/// Returns the rates, in events per second, of the events that a tree level could not decide on its own and for which
+/// it asked its parent level. The first rate counts the events for which the parent level replied "new" or "undecided".
+/// The second rate counts the events for which it replied "duplicate".
 ///
-/// The tree level and its parent level both count a verdict for each of these events. If the verdicts of several levels
-/// are added up, these rates must therefore be subtracted from the sum, so that each event counts once.
+/// Each of these events is counted twice, once by the tree level and once by its parent level. A caller that adds up
+/// the verdicts of several levels must therefore subtract these rates, so that each event counts only once.
 pub(super) fn climbed_per_s(said: &RecentSamples, id: FilterId, record: &FilterRecord) -> [f64; 2] {
     let mut rates = [0.0; 2];
     for counted in record.nodes().iter().filter_map(|node| said.filter(*node, id.0)) {

@@ -187,9 +187,9 @@ pub struct NodeLine {
     pub slices: u64,
     /// Events per second that it answers.
     pub events_per_s: Option<f64>,
-    /// Remaining time, in milliseconds, for which claims may be active that this node does not know. When this node
-    /// becomes the head node of events, claims that the previous head node granted on these events may still be active,
-    /// and this node cannot see them. `None` means that the time is unknown.
+    /// Time, in milliseconds, until this node knows all active claims again. When a node becomes the head node of
+    /// events, it cannot see the claims that the previous head node granted on these events. The node must assume that
+    /// such claims are active until the longest possible lease has ended. `None` means that this time is unknown.
     pub claims_unsure_ms: Option<u64>,
 }
 

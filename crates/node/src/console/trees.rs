@@ -1,6 +1,6 @@
-//! Creates the description of filter trees in the console's overview. The description contains the hit rate of each
-//! level, which is the share of queries that the level answers as duplicates without its parent. In the list of levels,
-//! every level comes after its parent level.
+//! Creates the description of filter trees in the console's overview. For each level of a tree, the description
+//! contains the hit rate, which is the share of queries that the level answers with "duplicate" on its own, without a
+//! query to its parent. In the list of levels, every level comes after its parent.
 
 use firstseen_routing::{Branch, ClusterMap, FilterId, FilterRecord, TreeMode};
 use firstseen_wire::proto::peer::FilterSample;

@@ -8,9 +8,10 @@ use super::gathering::{Gathering, Series};
 use super::{filters, gauge_value};
 use crate::owner::GroupLook;
 
-/// Adds the states of all slice groups on this node to the metrics of a scrape. `looks` contains these states, and must
-/// be ordered by filter. Each filter receives a summary of its slices. The individual groups and slices of a filter are
-/// added only if this node has at most `slices_max` slices of that filter.
+/// Adds the slice groups of this node to the metrics of a scrape. `looks` contains the states of the groups, and must
+/// be ordered by filter. Every filter receives series that summarize its slices. Series for individual groups and
+/// slices are added only if this node has at most `slices_max` slices of the filter, because their number would
+/// otherwise be too large.
 pub(super) fn show(now: &mut Gathering, map: &ClusterMap, looks: &[GroupLook], slices_max: u32) {
     for looks in looks.chunk_by(|one, next| one.filter == next.filter) {
         let Some(record) = looks.first().and_then(|look| map.filters.get(&look.filter)) else { continue };

@@ -27,8 +27,9 @@ pub(super) struct Bulk {
     pub(super) message_bytes_max: u64,
     /// Whether the call is a stream of messages instead of a single message.
     pub(super) is_stream: bool,
-    /// Maximum time from the first byte to the last byte of each message on a stream. If a call consists of a single
-    /// message, the time is measured from the beginning of the call.
+    /// Maximum time that a client may take to send one message completely. On a stream, the time is measured for each
+    /// message, from its first byte to its last byte. If a call consists of a single message, the time is measured from
+    /// the beginning of the call.
     pub(super) patience: Duration,
 }
 

@@ -2,8 +2,8 @@
 //! full that the remaining space is needed for the consensus database. In the second situation, the journal folder was
 //! deleted or replaced, so that written data would be lost.
 //!
-//! A rejected write gives the journal writer the same error as a full disk. The journal writer therefore delays its
-//! records until writes succeed again.
+//! To the journal writer, a rejected write looks like a write to a full disk, because it receives the same error. In
+//! both cases, the journal writer keeps its records in memory, and tries again until a write succeeds.
 
 use std::io;
 use std::sync::Arc;

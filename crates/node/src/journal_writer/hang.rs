@@ -2,11 +2,12 @@
 //! with the consensus log, which may be the same disk.
 //!
 //! A disk counts as hanging when a single write or sync takes longer than a limit. The limit is [`PERIODS`] times the
-//! time after which a node counts as unreachable, but at least [`PATIENCE_MIN`]. The disk counts as working again when
-//! no write or sync has exceeded the limit for twice the limit's duration.
+//! time after which a silent node counts as unreachable, but at least [`PATIENCE_MIN`]. After that, the disk must work
+//! for a while before it is trusted again: for twice the limit's duration, no write or sync may exceed the limit.
 //!
-//! The same limit decides when a full disk becomes a problem. A shortage of space that ends within the limit has no
-//! consequences. The disk counts as permanently full only when it has had no free space for longer than the limit.
+//! A full disk is handled in a similar way, because space often becomes free again soon. If the disk has free space
+//! again within the limit, nothing happens. If the shortage lasts longer than the limit, the disk counts as permanently
+//! full.
 
 use std::sync::Arc;
 use std::time::Duration;

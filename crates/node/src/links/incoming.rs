@@ -36,9 +36,9 @@ use crate::owner::{Owners, Work};
 use crate::roles::Caller;
 use crate::view::{View, Views};
 
-/// Maximum time that a received message waits for a newer cluster map on this node. The wait is necessary if the sender
-/// of the message has received a new map earlier than this node. In that case, this node does not know the message's
-/// filter yet, or knows only an older epoch of that filter.
+/// Maximum time that a received message waits until this node has received a newer cluster map. The wait is necessary
+/// if the sender has received a new map earlier than this node. The message may then refer to a filter that this node
+/// does not know yet, or to a newer epoch of a filter, which is a newer placement of its slices.
 const MAP_MAX: Duration = Duration::from_millis(300);
 
 /// The Peer service, which accepts links from other nodes.
