@@ -12,8 +12,9 @@ use crate::{Digest, Geometry, HASHES_MAX};
 /// Number of events between the prefetch of a cell and its use, if events are processed without other work between
 /// them.
 pub(crate) const AHEAD: usize = 16;
-/// Number of events between the prefetch of cells and their use, for callers that do further work for each event, such
-/// as testing, recording or sending it on.
+/// Number of events between the prefetch of an event's cells and their use, for callers that do further work for each
+/// event, such as recording it or sending it on. The further work also gives the memory time to deliver the cells, so
+/// this number is smaller than the one for loops without other work.
 pub const PREFETCH_EVENTS: usize = 8;
 
 /// Positions of one event in unpacked form.

@@ -1,8 +1,8 @@
 //! Processor instructions beyond portable code: prefetches, and wide instructions that are chosen at run time.
 //!
 //! The selected instructions change the speed of the filter, but never its results. This is the only module of the
-//! crate with `unsafe` code, because stable Rust has no safe form of prefetches and of instructions that are chosen at
-//! run time.
+//! crate with `unsafe` code. Stable Rust has no safe way to prefetch memory, or to call code that needs processor
+//! instructions which are only known to exist at run time.
 //!
 //! The module does not depend on the content of cache lines.
 #![allow(unsafe_code)]

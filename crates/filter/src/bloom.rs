@@ -1,8 +1,9 @@
 //! Kind `bloom`: a filter with one bit per cell, which cannot forget single events. The filter either keeps all events,
 //! or is emptied as a whole at every landmark (Metwally et al. 2005, section 3.2; Koloniari et al. 2011, section 2).
 //!
-//! A lookup always finds an event that was recorded since the last landmark. A landmark is the start of a new unit of
-//! the window, and a filter without a window has a single unit that never ends.
+//! A window with landmarks is divided into units, and a landmark is the moment at which a new unit starts. For example,
+//! if the landmarks are at midnight, each day is a unit. A lookup always finds an event that was recorded in the
+//! present unit. A filter without a window has a single unit that never ends, so it finds every recorded event.
 //!
 //! This module does not depend on what causes a landmark.
 

@@ -2,7 +2,8 @@
 //! values lie.
 //!
 //! The layout of a bucket is calculated from two numbers: the number of bits in a fingerprint, and the number of bits
-//! for times. The calculation cannot fail, because a valid geometry only contains numbers for which a layout exists.
+//! for times. Some pairs of numbers have no layout. The calculation can still not fail, because a geometry with such a
+//! pair is rejected when it is created.
 //!
 //! This module does not depend on the content of a bucket.
 
@@ -34,16 +35,17 @@ pub(crate) const BASE_BITS: u32 = 5;
 
 /// Layout of a bucket, from its lowest bit:
 ///
-/// ```text
-/// times | head | base | a byte of every fingerprint | the next byte | ... | a bit of every fingerprint | the next bit ...
-/// ```
+/// ```text times | head | base | a byte of every fingerprint | the next byte | ... | a bit of every fingerprint | the
+/// next bit ... ```
 ///
 /// A bucket stores its fingerprints and their times separately. The fingerprints lie in a ring of S slots, in the order
 /// of their expiry, starting at slot `head`. They are stored byte by byte, because a single processor instruction can
 /// then compare the same byte of all fingerprints.
 ///
-/// The times are stored in unary code, with a 1 for each entry and a 0 at the end of each tick. The times of S slots
-/// and T ticks therefore take S + T - 1 bits. An expired tick is removed by shifting these bits.
+/// The times are stored in unary code, with a 1 for each entry and a 0 at the end of each tick. For example, `11010`
+/// stands for two entries that expire in the first tick, one entry that expires in the second tick, and no entry in the
+/// third tick. The last tick needs no 0 at its end, so the times of S slots and T ticks take S + T - 1 bits. An expired
+/// tick is removed by shifting these bits.
 ///
 /// ```
 /// use firstseen_filter::BucketShape;

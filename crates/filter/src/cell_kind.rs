@@ -71,9 +71,9 @@ pub const FILL_SAMPLE_BYTES: usize = 1 << 20;
 /// with the filter.
 pub const RATE_SAMPLE_BYTES: usize = 1 << 24;
 
-/// Returns about the first `bytes_max` bytes of `cells`. The number of bytes is rounded down to a multiple of
-/// `piece_bytes`, but the result has at least `piece_bytes` bytes. If there are fewer cells than that, all cells are
-/// returned.
+/// Returns the first `bytes_max` bytes of `cells` as a sample. The sample ends at the end of a piece of `piece_bytes`
+/// bytes, so its size is rounded down to whole pieces, but the sample has at least one piece. If there are fewer cells
+/// than that, all cells are returned.
 pub(crate) fn sample(cells: &[u8], bytes_max: usize, piece_bytes: usize) -> &[u8] {
     let bytes = (bytes_max / piece_bytes).max(1).saturating_mul(piece_bytes);
     &cells[..bytes.min(cells.len())]
@@ -102,10 +102,12 @@ impl Density {
     }
 }
 
-/// Estimates the density of a generation, which is the share of its live cells together with the false-positive rate
-/// that follows from it. The estimate uses a sample of about the first `bytes_max` bytes of the memory. If the layout
-/// has blocks, the result is the mean density of the blocks in the sample. Otherwise it is the density of the sample as
-/// a whole.
+/// Estimates the density of a generation from a sample of about the first `bytes_max` bytes of its memory. The density
+/// has two parts: the share of the generation's cells that are alive, and the false-positive rate that follows from
+/// this share.
+///
+/// If the layout has blocks, the result is the mean of the densities of the blocks in the sample, because each block
+/// may be filled differently. Otherwise the result is the density of the sample as a whole.
 pub(crate) fn density_of(
     generation: &Generation,
     bytes_max: usize,
@@ -134,9 +136,11 @@ pub(crate) trait CellKind: PartialEq {
 
     /// Whether all events of a pass over the cells must belong to the same unit of the window.
     ///
-    /// For most kinds this is `false`, because the caller counts the new events of each unit after the pass. This count
-    /// would be wrong for a kind in which an event that was not found may still have an entry, or may find no room.
-    /// Such a kind counts the recorded events itself during the pass, and it counts all of them in the same unit.
+    /// For most kinds this is `false`, because the caller counts the new events after the pass: every event that was
+    /// not found is a new event of its unit. For some kinds this count would be wrong. There, an event that was not
+    /// found may still have an entry already, or it may not be recorded because there is no room. Such a kind counts
+    /// the recorded events itself during the pass. It keeps a single count, so all events of the pass must have the
+    /// same unit.
     const COUNTS_ALONE: bool = false;
 
     /// Size of the cells that a sweep visits together, in bytes.
@@ -184,9 +188,10 @@ pub(crate) trait CellKind: PartialEq {
     /// Tests whether the cells at `positions` are alive for an event with stamp `stamp`. A cell is alive if it is set
     /// and has not expired at the time of the event.
     ///
-    /// The first return value is a bit mask. A bit of the mask is set if all of these cells are alive in the generation
-    /// that the bit stands for. A kind that stores the cells of several generations in one word uses one bit for each
-    /// generation. All other kinds use only bit 0, which stands for `generation`.
+    /// The first return value is a bit mask in which each bit stands for a generation. The bit is set if all cells at
+    /// `positions` are alive in that generation. A kind that stores the cells of several generations in one word
+    /// returns a bit for each of these generations. All other kinds return only bit 0, which stands for the generation
+    /// in the parameter `generation`.
     ///
     /// The second return value is the earliest expiry among the cells.
     fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> (u16, UnitNumber);
@@ -194,9 +199,9 @@ pub(crate) trait CellKind: PartialEq {
     /// Sets the cells at `positions` for an event with stamp `stamp`, even if the event is already recorded. Returns
     /// `None` if there is no room for the event.
     ///
-    /// The result contains the number of recorded events. This number is 1, or 0 if the kind can tell that the event
-    /// was recorded before. If the kind counts cells, the result also contains the number of cells that were empty
-    /// before the call.
+    /// The result contains the number of events that this call has added. This number is normally 1. It is 0 if the
+    /// kind can tell that the event was recorded before. If the kind counts used cells, the result also contains the
+    /// number of cells that were empty before the call.
     ///
     /// This method is meant for single events. It makes no preparations that pay off only for a batch.
     fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> Option<Recorded>;
@@ -213,9 +218,10 @@ pub(crate) trait CellKind: PartialEq {
     ) {
     }
 
-    /// Adds all live cells of `others` to `cells`. Both are the memory of a generation, and both must have the same
-    /// geometry. The window of `cells` has advanced to unit `now`, and the window of `others` has advanced to unit
-    /// `then`. Unit `then` must not be after `now`, and must be at most [`Self::age_max_units`] before it.
+    /// Adds all live cells of `others` to `cells`. Both parameters are the memory of a generation, and both generations
+    /// must have the same geometry. The window of `cells` has advanced to unit `now`, and the window of `others` has
+    /// advanced to unit `then`. The memory `others` must not be newer than `cells`, so `then` must not be after `now`.
+    /// It must not be too old either, so `then` must be at most [`Self::age_max_units`] before `now`.
     ///
     /// Returns the number of used cells after the call, if the kind counts them. Returns `None` if there was no room
     /// for all cells.

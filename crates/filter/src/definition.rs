@@ -90,9 +90,9 @@ impl DerefMut for CellDefinition {
     }
 }
 
-/// Values that the user requested, and that the definition contains only after they were rounded to whole ticks or
-/// jumps. The requested values are kept because this filter may be replaced by a successor of the same name, which is
-/// created from the same request.
+/// Values that the user requested and that the definition contains only in rounded form. For example, a requested
+/// lateness is rounded up to whole ticks or jumps. The requested values are kept because this filter may be replaced by
+/// a successor of the same name. The successor is created from the original request, so values are not rounded twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
@@ -146,8 +146,9 @@ pub struct FilterDefinition {
 
 impl FilterDefinition {
     /// Returns the window during which an event counts towards the capacity. In most kinds this is the window of the
-    /// filter. In a cuckoo filter it is longer, because an entry keeps its place after the window has ended. It does so
-    /// because a late event may be judged at an earlier time, at which the entry is still alive.
+    /// filter. In a cuckoo filter it is longer by the lateness, because an entry keeps its place until no event can be
+    /// compared with it. After the window of the entry has ended, a late event may still arrive whose own time lies
+    /// within this window.
     ///
     /// ```
     /// use firstseen_filter::{FilterSpec, Kind};
@@ -190,7 +191,8 @@ impl FilterDefinition {
     }
 
     /// Returns the expected false-positive rates of the filter if every window brings `events` events and the filter
-    /// records all of them. The rates refer to the first test of each event.
+    /// records all of them. The rates refer to first tests, which means that an event that was dropped by mistake does
+    /// not count again when the same event is repeated.
     ///
     /// ```
     /// use firstseen_filter::{FilterSpec, Kind};

@@ -1,9 +1,10 @@
 //! An exact model of a filter. It tells which events the filter delivered within the window, and how often the filter
 //! was wrong.
 //!
-//! The model applies the window rule of the filter exactly, unit by unit. It does not decide by itself which events are
-//! delivered, but takes the deliveries of **this filter** as the truth. If the filter drops a key as a false positive,
-//! the model therefore treats the key as not delivered ("delivered", Koloniari et al. 2011, Definition 4).
+//! The model applies the window rule of the filter exactly, unit by unit. It does not decide which events should have
+//! been delivered. It takes the deliveries of **this filter** as the truth, as Koloniari et al. 2011 do (Definition 4).
+//! For example, if the filter drops a key as a false positive, the model treats the key as not delivered, so the next
+//! event with this key is still new.
 //!
 //! The memory of the model is proportional to the number of keys in one window. The model holds at most twice that
 //! number of keys, in slots of 33 bytes of which up to half are empty.
@@ -24,10 +25,10 @@ use crate::{Digest, Refresh, Stamp, Verdict, WindowRule};
 /// filter was `FirstSeen`. An event is *known* if its key was delivered before and that delivery is still in the
 /// window.
 ///
-/// An unknown event is a **first test** if all earlier submissions of its key have left the window, whether they were
-/// delivered or not. First tests are counted separately, because a false positive repeats itself: the filter drops the
-/// same key at every further submission until the cells expire. Such repeated errors count only in
-/// [`Self::fpr_events`].
+/// An event is a **first test** if it is not known and all earlier events with its key have left the window, whether
+/// they were delivered or not. False positives are counted only in first tests, because a false positive repeats
+/// itself: the filter drops the same key at every further event until the cells expire. Such repeated errors count only
+/// in [`Self::fpr_events`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// True positives: known events that were called duplicate.
@@ -209,8 +210,8 @@ impl ExactWindow {
         *counter += 1;
     }
 
-    /// Removes keys that have left the window. The walk over all keys is done only when their number has doubled since
-    /// the last removal. Its cost is then proportional to the number of keys that were added in between.
+    /// Removes keys that have left the window. Most calls do nothing: the method walks over all keys only when their
+    /// number has doubled since the last removal. The mean cost per added key is therefore constant.
     fn make_room(&mut self) {
         if self.keys.len() < self.purged_from {
             return;

@@ -47,8 +47,9 @@ enum Cells {
     Decaying(Box<Frequencies>),
 }
 
-/// Evaluates one expression for the filter of a slice, whichever kind it is. If the kind consists of generations of
-/// cells, the filter is bound to `$slice`. Otherwise it is bound to `$flags`.
+/// Evaluates an expression for the filter in a slice. The caller passes two expressions, because there are two groups
+/// of kinds. For kinds that consist of generations of cells, the first expression is evaluated, and the filter is bound
+/// to `$slice`. For all other kinds, the second expression is evaluated, and the filter is bound to `$flags`.
 macro_rules! on_kind {
     ($cells:expr, $slice:ident => $on_slice:expr, $flags:ident => $on_flags:expr) => {
         match $cells {
@@ -91,9 +92,9 @@ fn merge_same<K: CellKind + 'static>(slice: &mut CellSlice<K>, other: &mut dyn A
     }
 }
 
-/// Returns the longest time between two sweeps that clear expired timers, in units. The time matters if the share of
-/// used cells decides when a generation is full, because expired timers count as used until a sweep clears them. A
-/// filter with such a limit therefore sweeps all timers in every eighth of the window.
+/// Returns the maximum number of units between two sweeps. A sweep clears expired timers. If the share of used cells
+/// decides when a generation is full, expired timers make the generation look fuller than it is, until a sweep clears
+/// them. A filter with such a limit therefore sweeps all timers in every eighth of the window.
 fn sweep_period_units(growth: Option<&Growth>, window: WindowRule) -> u64 {
     match growth {
         Some(growth) if growth.limit == Limit::Density => window.span_units / 8,
@@ -236,15 +237,16 @@ impl FilterSlice {
         );
     }
 
-    /// Returns whether a lookup may ask about a time that is later than every recorded event. Some kinds can answer
-    /// only for the present time. For a later time, they would have to move their window forward, and so change their
-    /// state.
+    /// Returns whether the filter can test events whose time is later than every recorded event. Kinds that consist of
+    /// generations of cells can do so, because their lookups take the time as a parameter. The other kinds would have
+    /// to move their window forward to that time, which would change their state.
     pub fn judges_ahead(&self) -> bool {
         on_kind!(&self.0, _slice => true, _flags => false)
     }
 
-    /// Returns which generations have all of `positions` set. The call records nothing. Returns `None` if the kind
-    /// cannot divide the positions of an event over slices (counting, stable, decaying).
+    /// Returns which generations have all of `positions` set, and records nothing. A caller uses this method if the
+    /// positions of an event are divided over several slices. Returns `None` for kinds that do not allow this
+    /// (counting, stable, decaying).
     ///
     /// # Panics
     /// Panics if a position is not below the number of cells of the slice.
@@ -342,9 +344,12 @@ impl FilterSlice {
         on_kind!(&self.0, slice => slice.used_cells(), _flags => 0)
     }
 
-    /// Moves the window forward to `unit`, if `unit` is later than the unit of every event so far. A slice that is used
-    /// with batches does not need this call. A slice that is queried only by positions must be advanced by its owner.
-    /// Otherwise it never clears expired cells and never drops empty generations.
+    /// Moves the window forward to `unit`. The call has no effect if an event of this unit or of a later one has been
+    /// recorded already.
+    ///
+    /// A slice that is used with batches does not need this call, because its batches move the window. The owner of a
+    /// slice that is queried only by positions must call it. Otherwise the slice never clears expired cells and never
+    /// drops empty generations.
     pub fn advance(&mut self, unit: UnitNumber) {
         on_kind!(&mut self.0, slice => slice.advance(unit), _flags => ());
     }
@@ -380,8 +385,8 @@ impl FilterSlice {
     /// `None` for kinds whose share of set cells does not tell how full the slice is.
     ///
     /// Both values are estimated from a sample, which consists of the first `bytes_max` bytes of the cells. The sample
-    /// represents all cells, because hashing fills the cells evenly. [`crate::FILL_SAMPLE_BYTES`] is a sample size with
-    /// a known precision. Pass `usize::MAX` to read all cells.
+    /// represents all cells, because hashing fills the cells evenly. With [`crate::FILL_SAMPLE_BYTES`] as `bytes_max`,
+    /// the error is as small as described there. Pass `usize::MAX` to read all cells.
     pub fn fill_and_rate(&self, bytes_max: usize) -> (Option<f64>, f64) {
         if let Cells::Stable(flags) = &self.0 {
             return (Some(flags.kind.fill_within(bytes_max)), flags.kind.rate_within(bytes_max));

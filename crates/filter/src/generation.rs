@@ -40,12 +40,12 @@ impl Generation {
 
 /// Number of recorded events that have not expired, counted by the unit in which they occurred.
 ///
-/// This type has one number per unit, so that it can subtract the events of a unit when they expire. Koloniari et al.
-/// 2011 use a single number for the live events of a generation (its cardinality), which cannot be decremented as
-/// events expire.
+/// This type has one number per unit, because the events of a unit expire together and their number must then be
+/// subtracted. Koloniari et al. 2011 use a single number for the live events of a generation, which they call its
+/// cardinality. A single number could not be decremented, because it does not tell how many of its events have expired.
 ///
-/// A slice counts its own events. If the cells of an event lie in several slices, the owner of the slice group counts
-/// the event for all of these slices.
+/// A slice counts its own events. If the cells of an event lie in several slices, none of these slices can tell whether
+/// the event was new. In that case the owner of the slice group counts the event for all of them.
 ///
 /// ```
 /// use firstseen_filter::{LiveEvents, UnitNumber, WindowRule};
@@ -113,9 +113,9 @@ impl LiveEvents {
         self.record(unit, events);
     }
 
-    /// Merges the counts of live events with those of another copy of this generation, whose cells were merged as well.
-    /// It is unknown which events both copies have recorded. Adding the counts would count such events twice, so the
-    /// result has the larger of both numbers for each unit.
+    /// Merges the counts of live events with those of another copy of this generation. The cells of the two copies are
+    /// merged as well. The result has, for each unit, the larger of the two counts. The sum could be too large, because
+    /// an event that both copies have recorded would be counted twice.
     pub(crate) fn merge(&mut self, other: &Self) {
         let mut merged: BTreeMap<UnitNumber, u64> = self.by_unit().collect();
         for (unit, events) in other.by_unit() {

@@ -8,8 +8,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Number of a generation of cells. A slice numbers its generations in the order in which it opens them, starting when
-/// the slice is created. Slices that share events use the same numbers.
+/// Number of a generation of cells. A slice numbers its generations in the order in which it opens them, beginning with
+/// [`Self::FIRST`] for the generation that the slice is created with. If the cells of events lie in several slices,
+/// these slices use the same numbers for their generations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GenerationNumber(pub u64);

@@ -8,8 +8,9 @@
 //! contains a bit of a live generation. The current generation and Q full ones are alive (`span = Q + 1`), so an event
 //! is remembered for a time between W and W + W/Q.
 //!
-//! At any time, at least one bit of each word belongs to no live generation. Lookups ignore this bit, while a sweep
-//! clears it in small steps. All cells are cleared before the bit is used for the next generation.
+//! At any time, at least one bit of each word belongs to no live generation. Lookups ignore this bit. A sweep clears it
+//! in all cells, in small steps, so that the next generation can use it. The sweep is complete before that generation
+//! begins.
 //!
 //! Every event that is judged at `j < t + span` finds an event of jump `t`.
 //!

@@ -225,8 +225,9 @@ impl Geometry {
         }
     }
 
-    /// Returns the upper bound (exclusive) of the positions of an event. It is the number of cells or, for buckets, the
-    /// number of combinations of a bucket and a fingerprint.
+    /// Returns the number of different positions, so all positions of events are below this number. In most layouts a
+    /// position is a cell, and the result is the number of cells. In the layout of cuckoo filters, a position is a
+    /// combination of a bucket and a fingerprint, and the result is the number of such combinations.
     pub fn positions(&self) -> u64 {
         match self.layout {
             Layout::Buckets { .. } => (self.blocks() * REGION_BUCKETS as u64) << self.cell_bits,

@@ -19,10 +19,11 @@ use crate::{Geometry, Layout};
 pub enum Limit {
     /// Number of recorded events that are still in the window: `n = -(m/k) ln(1 - P^(1/k))`.
     Cardinality,
-    /// Number of used cells. In the classic layout, a generation of m cells reaches the false-positive rate P when `z =
-    /// m P^(1/k)` cells are used, so it is full then. In blocked layouts this number would be too high, because cells
-    /// fill unevenly. A generation with such a layout is full when as many cells are used as the events of its capacity
-    /// fill on average.
+    /// Number of used cells. A generation is full when this number reaches a limit, which depends on the layout. In the
+    /// classic layout, m cells reach the false-positive rate P when `z = m P^(1/k)` cells are used, so the limit is z.
+    ///
+    /// In blocked layouts, cells fill unevenly, so the rate would exceed P before z cells are used. The limit is
+    /// therefore lower. It is the mean number of cells that the events of the generation's capacity fill.
     Density,
 }
 
@@ -40,9 +41,10 @@ pub struct Growth {
     pub ratio: f64,
     /// Number of events for which the first generation is sized.
     pub capacity_events: u64,
-    /// False-positive rate of the first generation. If each generation is larger than the one before by the factor
-    /// `ratio`, its rate is lower by the factor `1/ratio`. The sum of the rates of all generations then stays below
-    /// `generation_rate / (1 - 1/ratio)`, however many generations there are.
+    /// False-positive rate of the first generation. Each later generation is larger than the one before by the factor
+    /// `ratio`. If `ratio` is above 1, the rate of a generation is lower than that of the one before by the factor
+    /// `1/ratio`. The sum of all rates then stays below `generation_rate / (1 - 1/ratio)`, however many generations
+    /// there are.
     pub generation_rate: f64,
     /// Limit of each jump, if several jumps of a window share the cells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,14 +53,18 @@ pub struct Growth {
 
 /// Limit for windows whose jumps share the cells. It says how unevenly the jumps of a window may be filled.
 ///
-/// A limit for each jump is needed because a burst of events in one jump raises the false-positive rate more than the
-/// same number of events that are spread evenly over the jumps. The rate of one jump is approximately proportional to
-/// the `exponent`-th power of its events. The exponent is about k as long as the filter is far from full.
+/// Each jump needs a limit of its own, because a burst of events in one jump raises the false-positive rate more than
+/// the same number of events that are spread evenly over the jumps. If a jump has n events, its share of the rate is
+/// approximately proportional to n to the power of `exponent`. As long as the filter is far from full, the exponent is
+/// about k, the number of positions per event.
 ///
 /// The cells are sized for an even load of c events in each of J jumps. If jump g has n_g events instead, the combined
 /// rate of all live jumps stays below the target as long as `sum over jumps of (n_g / c)^a <= J`, where a is the
-/// exponent. This condition is sufficient because the logarithm of the rate is a concave function of the logarithm of
-/// n, so the power law with the exponent a is never below the actual rate.
+/// exponent.
+///
+/// This condition is sufficient because the power law with the exponent a is never below the actual rate. The reason is
+/// that the logarithm of the rate is a concave function of the logarithm of n, and the power law is the tangent of this
+/// function at c.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JumpLimit {
@@ -120,9 +126,9 @@ impl Growth {
         }
     }
 
-    /// Returns the number of events that generation `number` can still record in unit `now` before it is full. The
-    /// parameter `live` counts the events of the generation that have not expired, and `used_cells` is the number of
-    /// its used cells.
+    /// Returns how many further events generation `number` can record in unit `now` before it is full. The parameter
+    /// `live` contains the numbers of events in the generation that have not expired, and `used_cells` is the number of
+    /// its cells that are in use. [`Self::limit`] and [`Self::jumps`] determine which of these numbers decides.
     pub fn room(
         &self,
         number: GenerationNumber,

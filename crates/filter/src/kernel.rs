@@ -48,9 +48,10 @@ pub(crate) trait PairRule {
     /// Returns the number of bits in a fingerprint.
     fn print_bits(&self) -> u32;
 
-    /// Tests the event with index `index`, whose fingerprint is `print`, in the pair of buckets `pair` of a region.
-    /// Returns whether the event was found, and changes the buckets if the kind requires it. `PRINT_BITS` is the number
-    /// of bits in a fingerprint, or 0 if the number is not known at compile time.
+    /// Tests one event in its two buckets and returns whether the event was found. If the kind requires it, the call
+    /// also changes the buckets, for example to record the event. The event has the index `index` in its batch and the
+    /// fingerprint `print`, and its buckets are the pair `pair` of the region `lines`. `PRINT_BITS` is the number of
+    /// bits in a fingerprint, or 0 if this number is not known at compile time.
     fn touch<const PRINT_BITS: u32>(
         &mut self,
         index: usize,
@@ -134,9 +135,9 @@ impl<R: PairRule, E: Events> PairedWalk<'_, R, E> {
 impl<R: PairRule, E: Events> Work for PairedWalk<'_, R, E> {
     type Output = ();
 
-    /// Runs a version of the code that is compiled for the given number of bits in a fingerprint. There are such
-    /// versions for the numbers that the usual rates need. In these versions the layout of a bucket is known at compile
-    /// time, which makes them faster.
+    /// Runs the code with the number of bits in a fingerprint as a constant. The layout of a bucket depends on this
+    /// number, so the compiler can produce faster code if it knows the number. There is such a version of the code for
+    /// each number that is common at the usual false-positive rates, and a general version for all other numbers.
     #[inline(always)]
     fn run(self, lanes: Lanes) {
         match self.rule.print_bits() {
@@ -265,9 +266,9 @@ impl<R: PairRule, E: Events, const PRINT_BITS: u32> Steps<E> for Paired<'_, R, P
 /// Locates and prefetches one group of events before it touches the previous group, so that memory accesses and
 /// computation overlap.
 ///
-/// The function issues all prefetches of a group directly one after the other, without other work between them. Before
-/// a prefetch can load memory, its address must be translated. The processor translates addresses at the same time only
-/// if their prefetches are few instructions apart.
+/// The function issues all prefetches of a group directly one after the other, without other work between them. The
+/// reason is that the processor must translate an address before it can load the memory there. It translates several
+/// addresses at the same time, but only if their prefetches are a few instructions apart.
 #[inline(always)]
 fn walk<E: Events, S: Steps<E>>(events: E, found: &mut [bool], mut steps: S) {
     let count = events.count();

@@ -68,9 +68,9 @@ impl<K: CellKind> CellSlice<K> {
         self.walk(digests, stamps, verdicts, true);
     }
 
-    /// Tests every event of a batch, and records no event. An event may have a stamp that is later than the slice's
-    /// present time. Such an event is judged by the cells that will still be alive at that later time, and the window
-    /// of the slice does not move.
+    /// Tests every event of a batch, and records no event. The stamp of an event may be later than the present time of
+    /// the slice. Such an event is compared only with cells that will still be alive at the time of the stamp. The
+    /// window of the slice does not move.
     ///
     /// # Panics
     /// Panics if the three slices differ in length.
@@ -140,18 +140,20 @@ impl<K: CellKind> CellSlice<K> {
         (stamps.len(), newest)
     }
 
-    /// Returns whether `events` further events could fill the newest generation, so that the next generation opens
-    /// during the batch. If so, the batch must be processed unit by unit, because the events that expire from unit to
-    /// unit determine when the next generation opens. If growth is limited by density, the result is always `true`,
-    /// because the density changes with every unit.
+    /// Returns whether the newest generation could become full during a batch of `events` further events, so that the
+    /// next generation opens. If so, the batch must be processed unit by unit. The reason is that events expire at the
+    /// end of each unit and make room, which can delay the moment at which the next generation opens.
+    ///
+    /// If growth is limited by density, the result is always `true`, because the number of used cells can change with
+    /// every unit.
     fn fills_within(&self, events: usize, growth: &Growth) -> bool {
         growth.limit == Limit::Density || self.room_in_newest(growth) < events as u64
     }
 
-    /// Tests the events of a segment in all generations, and records its new events in the newest generation. New
-    /// events are not recorded if the segment is marked `full`, or if a cuckoo filter has no room for them. Even in
-    /// these cases, an event that is already in the filter can restart its window, because it keeps its place and needs
-    /// no further room.
+    /// Tests the events of a segment in all generations, and records its new events in the newest generation. No new
+    /// event is recorded if the segment is marked `full`. In a cuckoo filter, single new events may also find no room.
+    /// An event that is already in the filter keeps its place, so it can restart its window even if there is no room
+    /// for new events.
     fn touch<E: Events>(&mut self, segment: Segment<'_, E>, verdicts: &mut [Verdict]) {
         let Segment { events, stamps, before, record, full } = segment;
         let mut known = std::mem::take(&mut self.known);

@@ -73,9 +73,10 @@ impl<K: CellKind> CellSlice<K> {
         SliceOutline { unit: self.now, oldest: self.oldest, live }
     }
 
-    /// Applies the outline of another copy of this slice, which lists the generations of that copy and their counts of
-    /// live events. This slice moves its window forward to the unit of the outline, drops and opens generations until
-    /// it has the same ones, and merges the counts.
+    /// Applies the outline of another copy of this slice. The outline lists the generations of the other copy, and the
+    /// numbers of live events in them. This slice moves its window forward to the unit of the outline. It drops old
+    /// generations and opens new ones until it has the same generations as the other copy, and then merges the numbers
+    /// of live events.
     ///
     /// # Errors
     /// Returns [`PartError`] if the outline does not fit.
@@ -123,8 +124,9 @@ impl<K: CellKind> CellSlice<K> {
         Some(CellRun { generation: number, unit: self.now, start_bytes, cells: cells[start..end].to_vec() })
     }
 
-    /// Adds the live cells of `run` to the slice. The run may come from a copy that is slightly behind the slice in
-    /// time. If this slice has already dropped the generation of the run, the call has no effect.
+    /// Adds the live cells of `run`, a part of another copy's cells, to this slice. The clock of the other copy may be
+    /// slightly behind the clock of this slice. If this slice has already dropped the generation of the run, the call
+    /// has no effect, because all events of that generation have expired.
     ///
     /// # Errors
     /// Returns [`PartError`] if the run does not fit.
@@ -207,8 +209,8 @@ impl<K: CellKind> CellSlice<K> {
     }
 
     /// Records an event in generation `number`. If that generation is newer than all generations of the slice, the call
-    /// opens it. The call has no effect if the generation has been dropped, or if the event has expired for every
-    /// lookup that may still arrive.
+    /// opens it. The call has no effect if the slice has already dropped the generation. The call has no effect either
+    /// if the event expired so long ago that no lookup can match it, even a lookup that is late.
     ///
     /// # Errors
     /// Returns [`PartError`] if the event does not fit.
@@ -239,8 +241,8 @@ impl<K: CellKind> CellSlice<K> {
     }
 
     /// Returns the maximum number of generations that a copied slice may have at once. The limit by which the filter
-    /// itself grows does not apply here. A copy may keep a generation that other slices have already dropped, so it may
-    /// have more generations than that limit.
+    /// itself grows does not apply to copies. A copy may exceed that limit, because it may keep a generation that other
+    /// slices have already dropped.
     fn generations_max(&self) -> usize {
         self.growth.map_or(1, |_| GENERATIONS_MAX as usize)
     }

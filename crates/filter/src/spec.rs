@@ -65,9 +65,9 @@ pub struct FilterSpec {
     pub refresh: Refresh,
     /// How late an event may arrive and still be judged exactly, in milliseconds.
     pub lateness_ms: Option<u64>,
-    /// Maximum difference between the clocks that give events their times, in milliseconds. A client whose clock is
-    /// ahead must not find an event expired too early because the clock of another client was behind. Sliding and
-    /// jumping windows therefore keep every event longer by this difference.
+    /// Maximum difference between the clocks that give events their times, in milliseconds. If one client's clock is
+    /// behind, the events of this client seem older than they are, and a client whose clock is ahead would find them
+    /// expired too early. Sliding and jumping windows therefore keep every event longer by this difference.
     pub clock_skew_ms: u64,
     /// Maximum distance by which a single event can advance the filter's clock without confirmation, in milliseconds.
     /// If the time of an event is further ahead, other events or the time of day must confirm it first.

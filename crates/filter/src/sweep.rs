@@ -49,9 +49,12 @@ impl Sweep {
         cursor..end
     }
 
-    /// Returns the position up to which the part of unit `now` has been swept. The saved position may lie outside this
-    /// part, because the sweep does not advance while nothing is recorded. The result is therefore limited to the part.
-    /// Otherwise a cache line could be swept twice in one unit, or a range of swept bytes could end before it starts.
+    /// Returns the position up to which the part of unit `now` has been swept. The position is stored in the
+    /// generation, but the stored value may lie outside the part of `now`: while nothing is recorded, the sweep does
+    /// not advance, and the stored position remains in an earlier part.
+    ///
+    /// The result is therefore limited to the part of `now`. Otherwise a cache line could be swept twice in one unit,
+    /// or a range of swept bytes could end before it starts.
     fn cursor(&self, generation: &Generation, now: UnitNumber) -> usize {
         let part = self.part(generation.memory.bytes().len(), now);
         generation.swept_bytes.clamp(part.start, part.end)

@@ -1,9 +1,9 @@
 //! Jumping windows that add and subtract the counters of sub-windows (Metwally et al. 2005, sections 3.3 and 5.2.4).
 //!
-//! Each cell has a counter for every sub-window, and a sum over the counters of all live sub-windows. A counter stops
+//! A window of this filter moves in jumps, and the events between two jumps form a sub-window. Each cell has a counter
+//! for every sub-window, and a sum over the counters of all sub-windows that are still in the window. A counter stops
 //! at 1, so it is a single bit. When a sub-window leaves the window, its bits are subtracted from the sums, which
-//! removes exactly what the sub-window had added. A cell is therefore marked by a live sub-window iff its sum is
-//! positive.
+//! removes exactly what the sub-window had added. A cell is therefore in use iff its sum is positive.
 //!
 //! Limiting counters to 1 does not change any verdict, because a verdict depends only on whether a sum is positive. A
 //! sum cannot overflow under any load, because it is at most the number of live sub-windows.
@@ -99,10 +99,11 @@ impl JumpingCounting {
     /// `duplicate[i]` is always true if event `i` was recorded in a live sub-window. For a new event it is true with
     /// the probability [`Self::expected_rate`].
     ///
-    /// A stamp contains two units: the event is looked up at unit `judged`, and recorded in unit `unit`. The window
-    /// moves forward to the greatest `judged` of all stamps so far, and never goes back. If the `judged` of an event is
-    /// earlier than the present unit of the window, the event is looked up at the present unit. If the `unit` of an
-    /// event has already left the window, the event is tested but not recorded.
+    /// A stamp contains two units. The event is looked up at the unit `judged`, and recorded in the sub-window `unit`.
+    /// The window moves forward to the greatest `judged` of all stamps so far, and never goes back.
+    ///
+    /// Events may arrive late. If the `judged` of an event is earlier than the present unit of the window, the event is
+    /// looked up at the present unit. If its `unit` has already left the window, the event is tested but not recorded.
     ///
     /// # Panics
     /// Panics if the slices differ in length.

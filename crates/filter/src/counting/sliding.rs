@@ -22,21 +22,23 @@ use crate::{Digest, Geometry, Layout, Stamp, rates};
 pub const WINDOW_EVENTS_MAX: u64 = 1 << 36;
 
 /// Flag in the state of a saved filter, which says that the queue of the filter holds positions instead of digests. The
-/// state stores this flag and the number of the next arrival in a single integer. This is possible because arrival
-/// numbers are always smaller than the flag.
+/// flag is the highest bit of the integer in which the state stores the number of the next arrival. The flag fits into
+/// this integer, because arrival numbers are too small to reach its highest bit.
 const HOLDS_POSITIONS: u64 = 1 << 63;
 
 /// Counting filter with a window of the last `window_events` (N) arrivals. Every arrival takes a slot in the queue, so
-/// that the window counts all arrivals. The slot of a duplicate stays empty, because a duplicate is not recorded.
+/// that an event leaves the window exactly N arrivals after its own. A duplicate takes a slot as well, but its slot
+/// stays empty, because a duplicate is not recorded.
 ///
 /// The filter takes 4 bits of memory per cell and 129 bits per arrival of the window. A counter stops at 15. A counter
 /// that has reached 15 may stand for more than 15 arrivals, so it is never decremented and stays occupied. This causes
 /// additional false positives, but never a false negative.
 ///
-/// Counters that have stopped at 15 are rare, because N limits the load. At a given moment, a counter has reached 15
-/// with the probability `P(Poisson(k N / m) >= 15)`. This is 1.6e-15 per cell at the best k (`k N / m = ln 2`) and
-/// 3.0e-13 at a load of 1. Counters of 8 bits would avoid the effect, but need 24 % more memory at k = 7.
-/// [`Self::stuck_cells`] counts the counters that have stopped.
+/// Counters that have stopped at 15 are rare, because the window limits the number of live events to N. With m cells
+/// and k positions per event, a counter has reached 15 at a given moment with the probability `P(Poisson(k N / m) >=
+/// 15)`. This is 1.6e-15 per cell at the best k, for which `k N / m = ln 2`, and 3.0e-13 if `k N / m = 1`. Counters of
+/// 8 bits would avoid the effect, but need 24 % more memory at k = 7. [`Self::stuck_cells`] counts the counters that
+/// have stopped.
 ///
 /// ```
 /// use firstseen_filter::{FilterSecret, SlidingCounting, Stamp, UnitNumber};
@@ -95,9 +97,9 @@ impl SlidingCounting {
     /// The `unit` of a stamp is the number of the arrival. An event that was recorded at arrival `n` is alive for all
     /// arrivals `j < n + N`.
     ///
-    /// Arrival numbers must increase. If the number of an arrival is not greater than the number before it, the filter
-    /// uses the next free number instead. If the numbers skip some values, each skipped number takes an empty slot of
-    /// the queue.
+    /// The arrival numbers in the stamps must increase. If a number is not greater than the number of the previous
+    /// arrival, the filter uses the next free number instead. If numbers are left out between two arrivals, the filter
+    /// adds an empty slot to the queue for each of them, so they count as arrivals of the window.
     ///
     /// # Panics
     /// Panics if the slices differ in length.
@@ -105,8 +107,8 @@ impl SlidingCounting {
         self.observe(digests, stamps, duplicate);
     }
 
-    /// Tests every event as if it were the arrival with the number `judged`, and records no event. Arrivals that leave
-    /// the window before that number are removed first.
+    /// Tests every event and records none. Each event is tested as if it were the arrival whose number is the `judged`
+    /// of its stamp. Before the test, the filter removes all events that are no longer in the window at that arrival.
     ///
     /// # Panics
     /// Panics if the slices differ in length.

@@ -25,9 +25,9 @@ struct Merging {
     base: UnitNumber,
     /// Base of the other region. It is not later than `base`.
     then: UnitNumber,
-    /// Latest expiry that an entry may have. Bytes from an untrusted source are checked before the merge, so this limit
-    /// is only a second safeguard. It ensures that no entry outlives the window, even if the check has missed a wrong
-    /// expiry.
+    /// Latest expiry that an entry may have. A later expiry can only come from damaged or forged bytes, and these are
+    /// rejected before the merge. This limit is a second safeguard: even if the check has missed a wrong expiry, no
+    /// entry stays in the filter for longer than the window.
     latest: UnitNumber,
     lanes: Lanes,
 }
@@ -83,9 +83,10 @@ impl Merging {
         self.put_all::<W>(mine, differing.into_iter())
     }
 
-    /// Returns a copy of the region `other` to which all entries of `mine` have been added. Returns `None` if the copy
-    /// has no room for all of them. In that case the caller adds the entries of `other` to `mine` instead, so that all
-    /// entries of `mine` are kept.
+    /// Merges two regions by adding all entries of `mine` to a copy of `other`, and returns this copy. Returns `None`
+    /// if the copy has no room for all of them. In that case the caller merges in the other direction and adds the
+    /// entries of `other` to `mine`. If there is no room for all entries in that direction either, at least no entry of
+    /// `mine` is lost.
     fn into_other<W: TimeWord>(self, mine: &RegionLines, other: &RegionLines) -> Option<Box<RegionLines>> {
         let mut merged = Box::new(*other);
         for line in merged.iter_mut().take(REGION_BUCKETS) {
@@ -102,9 +103,10 @@ impl Merging {
 
     /// Removes duplicate entries from a region, so that each event has only one entry, and returns the removed entries.
     ///
-    /// A filter never writes a second entry for an event, but bytes from an untrusted source may contain several. A
-    /// lookup would then find only one of them, possibly the one that expires first. The caller therefore adds the
-    /// removed entries again. Adding them only raises the expiry of the entry that has remained, so it needs no room.
+    /// A filter gives each event only one entry, but bytes from an untrusted source may contain several entries of the
+    /// same event. A lookup finds only one of them. If this is the one that expires first, the filter forgets the event
+    /// too early. The caller therefore adds the removed entries again. Adding an entry to an event that already has one
+    /// needs no room, because it only raises the expiry of the existing entry.
     fn take_twins<W: TimeWord>(self, lines: &mut RegionLines) -> Vec<Stashed> {
         let mut twins = Vec::new();
         for bucket in 0..REGION_BUCKETS {
@@ -121,9 +123,9 @@ impl Merging {
         twins
     }
 
-    /// Returns whether the event of an entry in `bucket` has a second entry, either in the same bucket or in the
-    /// partner bucket. If the two entries lie in different buckets, the function returns `true` only for the bucket
-    /// with the lower number. This way, only one of the two entries is removed.
+    /// Returns whether an entry in `bucket` should be removed, because its event has a second entry in the same bucket
+    /// or in the partner bucket. If the second entry is in the partner bucket, the function returns `true` only for the
+    /// bucket with the lower number. The event therefore keeps the entry in the bucket with the higher number.
     fn has_twin<W: TimeWord>(self, ring: Ring<W>, lines: &RegionLines, bucket: usize, print: u32) -> bool {
         if matches(ring, &lines[bucket], print, self.shape, self.lanes).count_ones() > 1 {
             return true;

@@ -57,17 +57,19 @@ pub enum CounterStorage {
     /// Counters of 16 bits (Cheng et al., section 3). A counter saturates at 65,535 parts, which is at most `65535 /
     /// 2^f` occurrences.
     Basic,
-    /// Small counters with extensions (Cheng et al., section 4). A counter has 4 bits, or 8 bits under
-    /// [`DecayRule::Lasting`], because part of such a counter is a fraction. A counter that needs more bits takes
-    /// extensions of 4 bits from a common pool, up to 32 bits in total.
+    /// Small counters that are extended when needed (Cheng et al., section 4). A counter has 4 bits under
+    /// [`DecayRule::Literal`]. Under [`DecayRule::Lasting`] it has 8 bits, because some of them hold a fraction. A
+    /// counter that needs more bits takes extensions of 4 bits from a common pool, up to 32 bits in total.
     ///
-    /// A second filter, BF_0, is tested before the counters. For an event that BF_0 does not know, the answer is "never
-    /// seen", and the counters are not read.
+    /// A Bloom filter named BF_0 is tested before the counters. It remembers which events have occurred. For an event
+    /// that BF_0 does not know, the answer is "never seen", and the counters are not read.
     ///
-    /// If a few keys are frequent and most keys are rare, the extended storage takes less memory than `Basic`: about a
-    /// third of it under the literal rule, and about two thirds under the lasting rule. In return, each event takes two
-    /// to three times as long. The extensions of 64 neighbouring cells form one chain, and the time grows with the
-    /// length of this chain. Choose `Basic` if most cells would need extensions.
+    /// This storage suits streams in which a few keys are frequent and most keys are rare. It then takes less memory
+    /// than `Basic`: about a third of it under [`DecayRule::Literal`], and about two thirds under
+    /// [`DecayRule::Lasting`]. In return, each event takes two to three times as long.
+    ///
+    /// Choose `Basic` if most cells would need extensions. The extensions of 64 neighbouring cells form one chain, and
+    /// every access to an extended counter follows this chain, so long chains are slow.
     Extended {
         /// Number of extensions in the pool. The paper uses m/2. Extensions that are never used take no memory.
         extensions: u32,
@@ -109,8 +111,8 @@ impl DecayingShape {
 /// Filter that estimates decayed frequencies. An occurrence adds to its k cells, and the estimate is the smallest of
 /// the k cells.
 ///
-/// Estimates can be too high for two reasons: other events may share all k cells of an event, and counters are rounded
-/// as [`DecayRule`] describes.
+/// An estimate can be higher than the true frequency for two reasons. Other events may have raised all k cells of the
+/// event, so that even the smallest cell is too high. In addition, counters are rounded as [`DecayRule`] describes.
 ///
 /// Under [`DecayRule::Lasting`], the filter reduces the effect of shared cells. An occurrence raises the k cells of its
 /// event only to the new estimate, and leaves cells unchanged that other events have already raised higher. Under
@@ -313,9 +315,11 @@ impl DecayingFilter {
     }
 
     /// Returns the number of occurrences that could not be counted in full, because a counter was at its maximum or the
-    /// pool was empty. As long as this number is 0, the bound of the estimates holds. If it has grown, estimates of
-    /// events that share such a counter may be below the bound. The bound holds again when [`Self::silence_epochs`]
-    /// have passed since the number last grew.
+    /// pool of extensions was empty. If such a counter belongs to an event, the estimate of this event may be further
+    /// below its true frequency than [`DecayRule::epsilon`] allows.
+    ///
+    /// As long as the number is 0, no estimate is affected. If the number has grown, all estimates are reliable again
+    /// when it has not grown for [`Self::silence_epochs`] epochs.
     pub fn degraded(&self) -> u64 {
         self.degraded
     }
@@ -368,9 +372,9 @@ impl DecayingFilter {
         self.counters.share_occupied(usize::MAX)
     }
 
-    /// Returns the current probability that an event that was never seen has an estimate above zero. Without BF_0, this
-    /// probability is `fill^k` (Cheng et al., section 4.1). If there is a BF_0, the probability that BF_0 wrongly knows
-    /// the event is a further factor.
+    /// Returns the current probability that an event that was never seen has an estimate above zero. Without the filter
+    /// BF_0, this probability is `fill^k` (Cheng et al., section 4.1). With BF_0, the event must also be a false
+    /// positive of BF_0, so `fill^k` is multiplied by the false-positive rate of BF_0.
     pub fn expected_rate(&self) -> f64 {
         self.rate_within(usize::MAX)
     }

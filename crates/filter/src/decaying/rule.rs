@@ -21,27 +21,32 @@ pub const FRACTION_BITS_MAX: u32 = 12;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum DecayRule {
-    /// Rule of the paper, for the reproduction of its results. Counters are integers, and each epoch replaces every
-    /// counter by `ceil(lambda * counter)` (Cheng et al., section 3, with the rounding that Claim 1 requires).
-    /// Estimates are never below the true frequency. The drawback is that a counter never returns to zero. It stops at
-    /// a floor of up to `ceil(1/(1 - lambda)) - 1`, which is 9 for lambda = 0.9 and 99 for lambda = 0.99.
+    /// Rule of the paper, which reproduces the paper's results. Counters are integers, and each epoch replaces every
+    /// counter with `ceil(lambda * counter)` (Cheng et al., section 3, with the rounding that Claim 1 requires).
+    /// Because counters are rounded up, estimates are never below the true frequency.
+    ///
+    /// The drawback is that a counter never returns to zero. It stops at a floor of up to `ceil(1/(1 - lambda)) - 1`,
+    /// which is 9 for lambda = 0.9 and 99 for lambda = 0.99.
     Literal {
         /// Decay factor of one epoch.
         lambda: f64,
     },
     /// Rule for practical use: counters have `fraction_bits` (f) fractional bits and decay to zero.
     ///
-    /// The lasting rule divides the epochs into runs of g epochs, where g is the greatest number with `lambda^g >=
-    /// 1/2`, but at least 1. Counters do not decay within a run. Instead, an occurrence adds more to the counters the
-    /// later in the run it happens.
+    /// Rounding after every epoch would add up to a large error, so this rule divides the epochs into runs of g epochs
+    /// and lets counters decay only at the end of a run. The number g is the greatest number with `lambda^g >= 1/2`,
+    /// but at least 1. Within a run, newer occurrences must still count more than older ones. A newer occurrence
+    /// therefore adds more to its counters than an older one.
     ///
-    /// Counters consist of parts. An occurrence in epoch d of the run adds `ceil(2^f / lambda^d)` parts. In that epoch
-    /// each part is worth `lambda^d / 2^f` occurrences, so the new occurrence counts once, and earlier occurrences of
-    /// the same run count less.
+    /// The integer in a counter is a number of parts, which are fractions of an occurrence. In the epoch with index d
+    /// of a run, an occurrence adds `ceil(2^f / lambda^d)` parts. When a frequency is estimated in that epoch, each
+    /// part is worth `lambda^d / 2^f` occurrences. An occurrence of the same epoch therefore counts as 1. An occurrence
+    /// of an earlier epoch of the run has added fewer parts, so it counts as less than 1.
     ///
-    /// At the end of a run of g epochs, every counter is replaced by `floor(lambda^g * counter)`. Rounding down makes a
-    /// counter too low by less than one part of `2^-f` in each run, and by less than [`DecayRule::epsilon`] in total.
-    /// Rounding up the parts of an occurrence makes that occurrence count too high by less than `2^-f`.
+    /// At the end of a run, every counter is replaced with `floor(lambda^g * counter)`. Rounding down makes a counter
+    /// too low by less than one part, which is `2^-f` occurrences, in each run. Over all runs, the loss is less than
+    /// [`DecayRule::epsilon`]. When an occurrence is added, its parts are rounded up, which makes it count too high by
+    /// less than `2^-f`.
     Lasting {
         /// Decay factor of one epoch.
         lambda: f64,
@@ -60,8 +65,9 @@ impl DecayRule {
 
     /// Returns the greatest amount by which an estimate can be below the true frequency. It is 0 for the literal rule.
     ///
-    /// For the lasting rule, the result is the sum of the losses of all earlier runs, `2^-f (1 + lambda^g + lambda^2g +
-    /// ...) = 2^-f / (1 - lambda^g)`. This is at most 3.5 parts of `2^-f`, however slow the decay is.
+    /// For the lasting rule, each run of g epochs loses less than `2^-f` by rounding, and a loss decays like the
+    /// counter itself. The result is the sum of the losses of all earlier runs, `2^-f (1 + lambda^g + lambda^2g + ...)
+    /// = 2^-f / (1 - lambda^g)`. This is at most 3.5 times `2^-f`, however slow the decay is.
     ///
     /// The bound is small because counters are rounded only once per run. If they were rounded at each epoch, the loss
     /// would be `2^-f / (1 - lambda)`, which is much greater for a slow decay.

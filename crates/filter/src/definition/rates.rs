@@ -21,9 +21,9 @@ impl Rates {
     }
 }
 
-/// Returns the number of events that are live at the same time, as a multiple of the events of one window. The result
-/// is above 1 if events stay in the filter until the end of a tick although their window has already ended. The filter
-/// is sized for these events as well.
+/// Returns the ratio of the events that the filter must hold at the same time to the events of one window. The ratio is
+/// above 1 if the filter keeps events until the end of a tick although their window has already ended. The filter is
+/// sized for these additional events as well.
 pub(super) fn live_share(growth: Option<&Growth>, capacity_events: Option<u64>) -> f64 {
     match (growth, capacity_events) {
         (Some(growth), Some(capacity_events)) => growth.capacity_events as f64 / capacity_events as f64,

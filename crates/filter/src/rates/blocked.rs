@@ -19,9 +19,10 @@
 //! Third, the load of the query's block is binomial(n, 1/blocks), so that `rate = sum over j, d of Bin(j) D(d) h(kj,
 //! d) = E[(X/B)^k]`.
 //!
-//! Putze, Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", 2007, have a simpler formula, which
-//! averages the rate of a plain filter over Poisson loads. That formula replaces the number X of set cells by its mean,
-//! so its result is too low in blocks as small as these.
+//! Putze, Sanders, Singler, "Cache-, hash- and space-efficient Bloom filters", 2007, have a simpler formula: the mean
+//! of the rate of a plain filter over Poisson loads. In that formula, the number X of set cells in a block is replaced
+//! with its mean. The rate is a convex function of X, so the result is too low, and in blocks as small as these the
+//! difference matters.
 
 use super::{
     Size, SizingError, least_count,
@@ -207,9 +208,10 @@ fn hit_in_block(block_cells: u64, hashes: u32) -> f64 {
     -(f64::from(hashes) * (-1.0 / block_cells as f64).ln_1p()).exp_m1()
 }
 
-/// Returns a lower bound of the number of blocks that keeps the rate at or below P. With fewer blocks, the rate would
-/// exceed P even if all blocks were equally full. Blocks that fill unevenly only raise the rate, because `E[(X/B)^k] >=
-/// E[X/B]^k`. The mean share of set cells must therefore be at most `P^(1/k)` in any case.
+/// Returns a lower bound of the number of blocks that keeps the rate at or below P. For the bound, all blocks are
+/// assumed to be equally full. Their share of set cells must then be at most `P^(1/k)`. Real blocks fill unevenly, and
+/// this can only raise the rate, because `E[(X/B)^k] >= E[X/B]^k`. A smaller number of blocks than the bound is
+/// therefore never enough.
 pub(super) fn blocks_at_least(block_cells: u64, events: f64, rate: f64, hashes: u32) -> u64 {
     let hit_by_event = -((-rate.powf(1.0 / f64::from(hashes))).ln_1p() / events).exp_m1();
     (hit_in_block(block_cells, hashes) / hit_by_event) as u64

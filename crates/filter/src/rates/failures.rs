@@ -3,8 +3,9 @@
 //! The formulas give the expected false positives and false negatives of every policy for slices that have failed. In
 //! all formulas, phi is the share of slices that are down, and p is the fill of a live slice.
 //!
-//! A false negative is an event that was recorded and is still called distinct. All live cells of such an event are
-//! set, so the error arises only because a policy doubts the cells on failed slices.
+//! A false negative is a recorded event that is called distinct. All live cells of a recorded event are set, so the
+//! live cells never cause this error. It happens only with policies that require a number of live cells, if too many
+//! cells of the event lie on failed slices.
 //!
 //! This module does not depend on which slice is down.
 
@@ -47,9 +48,9 @@ pub enum Rule {
     /// The event is a duplicate if at least x cells are alive and set. This is the rule as printed in Koloniari et al.
     /// 2011.
     Literal,
-    /// The strict rule adds a second condition to the literal rule: an event is a duplicate if at least x of its cells
-    /// are alive and set, and if none of its live cells is unset. An unset live cell proves that the event is distinct,
-    /// so the strict rule has fewer false positives for every x.
+    /// The event is a duplicate if two conditions hold: at least x of its cells are alive and set, as in the literal
+    /// rule, and no live cell of the event is unset. An unset live cell proves that the event is distinct. The strict
+    /// rule therefore has fewer false positives than the literal rule for every x.
     Strict,
 }
 
@@ -88,9 +89,10 @@ pub fn x_of_k(phi: f64, fill: f64, hashes: u32, least_set: u32, rule: Rule) -> E
     }
 }
 
-/// Returns the probability that exactly `count` of k positions are in one state and all other positions are in a second
-/// state. For a single position, `chance` is the probability of the first state, and `other` is that of the second
-/// state. The two probabilities need not add up to 1, because a position may be in a third state.
+/// Returns the probability that exactly `count` of the k positions of an event are in one state, and that all other
+/// positions are in a second state. The parameter `chance` is the probability of the first state for a single position,
+/// and `other` is the probability of the second state. Their sum may be below 1, because there may be further states,
+/// which are excluded here.
 fn of_positions(hashes: u32, count: u32, chance: f64, other: f64) -> f64 {
     choose(f64::from(hashes), count) * chance.powi(count as i32) * other.powi((hashes - count) as i32)
 }
@@ -102,8 +104,9 @@ fn of_positions(hashes: u32, count: u32, chance: f64, other: f64) -> f64 {
 /// among the S' slices of a group follows a hypergeometric distribution. The rate is the mean of `(f_g/S' + (1 -
 /// f_g/S') p)^k` over this distribution.
 ///
-/// Equation 7 of Koloniari et al. 2011 gives a different rate. Its second term should be `1 - f/(S S')`. Even with this
-/// correction, the equation describes only filters with vertical slicing first.
+/// Equation 7 of Koloniari et al. 2011 gives a different rate for two reasons. Its second term is misprinted and should
+/// be `1 - f/(S S')`. Even with this correction, the equation describes only filters that are sliced vertically first
+/// and horizontally second.
 ///
 /// ```
 /// use firstseen_filter::rates::failures;

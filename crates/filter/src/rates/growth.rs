@@ -17,8 +17,9 @@ pub fn density_limit(cells: f64, hashes: u32, rate: f64) -> f64 {
 }
 
 /// Returns the false-positive rate of a filter with L live generations that each have the rate P: `1 - (1 - P)^L`
-/// (Koloniari et al. 2011, section 5). The formula assumes that an event is a duplicate only if a single generation has
-/// all its cells.
+/// (Koloniari et al. 2011, section 5). According to the formula, an event that is in no generation is called a
+/// duplicate if at least one generation has all cells of the event set. Cells that are set in different generations do
+/// not add up to a duplicate.
 ///
 /// ```
 /// use firstseen_filter::rates::growth;

@@ -11,9 +11,10 @@ const GRID: (f64, i32) = (16.0, 9);
 /// Weight relative to the greatest weight below which the rest of a tail is ignored.
 const TAIL: f64 = 1e-18;
 
-/// Calls `visit` with the possible loads of one slice or block, and with the relative weight of each load. The load is
-/// the number of events that fall on this slice or block, if each of `trials` events falls on it with the probability
-/// `p`. Returns the sum of the weights, by which a caller divides to obtain a mean.
+/// Passes the possible loads of one slice or block to `visit`, each with its relative weight. The load is the number of
+/// events that fall on this slice or block, out of `trials` events that each fall on it with the probability `p`. The
+/// weights do not add up to 1, so the function returns their sum. To obtain a mean, divide the weighted total by this
+/// sum.
 pub(super) fn for_each_load(trials: f64, p: f64, mut visit: impl FnMut(f64, f64)) -> f64 {
     let deviation = (trials * p * (1.0 - p)).sqrt();
     if deviation <= GRID_DEVIATION {
@@ -30,9 +31,9 @@ pub(super) fn for_each_load(trials: f64, p: f64, mut visit: impl FnMut(f64, f64)
     total
 }
 
-/// Works like [`for_each_load`], but calls `visit` for every load with a relevant weight, even if there are many such
-/// loads. It starts at the most likely load and proceeds to greater loads, and then starts again at the most likely
-/// load and proceeds to smaller ones.
+/// Works like [`for_each_load`], but passes every load with a relevant weight to `visit`, even if there are many such
+/// loads. [`for_each_load`] calls this function if there are few loads. The function begins with the most likely load
+/// and proceeds to greater loads, and afterwards proceeds from the most likely load to smaller ones.
 pub(super) fn walk(trials: f64, p: f64, mut visit: impl FnMut(f64, f64)) -> f64 {
     if p >= 1.0 {
         visit(trials.round(), 1.0);

@@ -50,8 +50,9 @@ pub fn rate(cells: f64, hashes: u32, events: f64) -> f64 {
 /// over i in 0..n of (1 - (1 - 1/m)^(ki))^k`. If the full filter has the rate P, the result is about P/4 for k = 4 and
 /// P/8 for k = 10.
 ///
-/// Metwally et al. 2005, section 6, compare the rates that they measure over a stream with the rate 2^-k of a full
-/// filter. Their measurements agree with this function instead, because their filter fills from empty.
+/// Metwally et al. 2005, section 6, compare rates that they measure over a whole stream with the rate 2^-k of a full
+/// filter. The measured rates are lower, because their filter is empty at the start of the stream. This function
+/// returns the mean over the whole stream, and agrees with their measurements.
 ///
 /// ```
 /// use firstseen_filter::rates::plain;

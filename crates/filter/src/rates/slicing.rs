@@ -2,8 +2,8 @@
 //! 3).
 //!
 //! The functions return expected values for uniformly distributed digests. In the formulas, S is the number of places
-//! that a lookup can visit. If the slices of one node are tested in a single visit, S is the number of nodes instead of
-//! the number of slices.
+//! that a lookup can visit. A place is normally a slice. If a lookup tests all slices of a node in a single visit, a
+//! place is a node, and S is the number of nodes.
 //!
 //! This module does not depend on where a slice lives.
 
@@ -112,9 +112,9 @@ fn over_pipeline(slices: u32, hashes: u32, fill: f64, cost: impl Fn(u32) -> f64)
 pub struct Visits {
     /// Number of slices visited by the test pass. Koloniari et al. 2011 count this pass only.
     pub test: f64,
-    /// Number of slices that are visited to test an event and then to set it. Setting a distinct event visits every
-    /// slice that holds one of its cells. An implementation needs one visit less for each distinct event if the slice
-    /// that finds an unset cell sets its own cells during the test.
+    /// Number of slices that are visited to test an event and then to set it. To set a distinct event, every slice that
+    /// holds one of its cells is visited. The test of a distinct event ends at a slice with an unset cell. If an
+    /// implementation sets the cells of that slice during the test, it needs one visit less for each distinct event.
     pub test_and_set: f64,
 }
 

@@ -39,9 +39,9 @@ pub fn decrements(cells: f64, hashes: u32, rate: f64, max: u32) -> f64 {
     1.0 / (odds * (1.0 / f64::from(hashes) - 1.0 / cells))
 }
 
-/// Whole numbers of decrements whose mean is a fraction. An event causes `low` decrements, and one more with the
-/// probability `one_more`. Rounding the mean to an integer would change the rate, as the documentation of [`rate`]
-/// shows.
+/// A mean number of decrements that need not be an integer, as a mixture of two integers. Every event causes `low`
+/// decrements, and with the probability `one_more` it causes one more. The mean is not rounded to an integer, because
+/// that would change the false-positive rate, as the documentation of [`rate`] shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WholeDecrements {
     /// Number of decrements of every event.

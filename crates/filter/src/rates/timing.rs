@@ -5,10 +5,11 @@
 //!
 //! This module does not depend on how the filter stores and clears timers.
 //!
-//! The rates of [`plain`] and [`blocked`] at [`live_events`] are upper bounds. They are exact if duplicates refresh
-//! their timers. Under the `fixed` rule a false positive sets no timer, so measured rates are 2 to 3 % below the bound
-//! at a rate of 1 %. [`delivered_classic`] and [`delivered_blocked`] take this into account and return the measured
-//! rates.
+//! The rates of [`plain`] and [`blocked`] at [`live_events`] are upper bounds for a timing filter. The bounds are exact
+//! if duplicates refresh their timers. Under the `fixed` rule, only events that are called distinct set timers. False
+//! positives then set none, so the filter is slightly emptier than the bound assumes: at a rate of 1 %, measured rates
+//! are 2 to 3 % below the bound. [`delivered_classic`] and [`delivered_blocked`] take this into account and return the
+//! measured rates.
 //!
 //! [`delivered_classic`] and [`delivered_blocked`] are derived from the life of a single cell, which events hit `mu`
 //! times per window. If the cell is empty, the next event sets it, because an event with an empty cell is always
@@ -16,9 +17,9 @@
 //! cell is therefore set again `mu' = mu (1 - q)` times per window.
 //!
 //! The fill of the filter is the share of time in which a cell is alive. A cell stays alive until a whole window passes
-//! in which no event sets it, which takes `A = (e^mu' - 1) / mu'` windows on average. Afterwards it is empty for `1 /
-//! mu` windows on average, until the next event hits it. The fill is therefore `A / (A + 1/mu)`. If no event is taken
-//! for a duplicate (q = 0), this equals `1 - e^-mu`.
+//! in which no event sets it, which takes `A = (e^mu' - 1) / mu'` windows on average. Afterwards the cell is empty
+//! until the next event hits it, which takes `1 / mu` windows on average. The fill is therefore `A / (A + 1/mu)`. In
+//! the special case q = 0, in which no event is taken for a duplicate, the fill is `1 - e^-mu`.
 
 use super::{
     Size, SizingError,
@@ -28,12 +29,12 @@ use super::{
 
 /// Returns the maximum number of live events if a window holds n events: `n (1 + extra / ticks)`.
 ///
-/// The filter keeps events for up to `extra_ticks` ticks longer than the window, which has `window_ticks` ticks. The
-/// reason is that a timer lives for a whole number of ticks, and for one tick more than the window has, so that every
-/// event is remembered for the full window.
+/// The window has `window_ticks` ticks, and the filter keeps events for up to `extra_ticks` ticks longer. A timer lives
+/// for a whole number of ticks. An event may arrive at the end of its tick and must still be remembered for the full
+/// window, so a timer lives for one tick more than the window has.
 ///
-/// All rates of a timing filter are those of [`plain`] and [`blocked`] at this number of events (Koloniari et al. 2011,
-/// section 4: "the same as that of the original filter").
+/// To get the false-positive rates of a timing filter, pass this number of events to the functions of [`plain`] and
+/// [`blocked`]. Koloniari et al. 2011, section 4, state that the rate is "the same as that of the original filter".
 ///
 /// ```
 /// use firstseen_filter::rates::timing;

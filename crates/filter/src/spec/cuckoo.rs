@@ -144,8 +144,8 @@ fn counted(ticks: u32) -> String {
     if ticks == 1 { "1 tick".to_owned() } else { format!("{ticks} ticks") }
 }
 
-/// Divides the window into ticks: into the requested number, or otherwise into as many as a bucket can distinguish.
-/// Returns `None` if a bucket cannot distinguish the requested number of ticks.
+/// Divides the window into ticks. The number of ticks is the requested number, if the user has requested one. Otherwise
+/// it is the greatest number that a bucket can distinguish. Returns `None` if a bucket cannot distinguish enough ticks.
 ///
 /// An event expires at `tick + ceil(W / tick length) + 1`, as in a filter of timers. The additional tick is needed
 /// because an event may arrive at the end of its tick, and must still be remembered for the whole window.
@@ -176,9 +176,10 @@ fn units(spec: &FilterSpec, shape: BucketShape) -> Result<Option<Units>, SpecErr
     Ok(None)
 }
 
-/// Returns the number of entries that the filter must hold at once if a window brings `capacity` events (n). If an
-/// entry lives for T' ticks, and for L further ticks because of the lateness, the mean number is `n (T' + L) / (T' -
-/// 1)`. The result adds an allowance for random variation to this mean.
+/// Returns the number of entries that the filter must hold at once if a window brings `capacity` events (n). An entry
+/// lives for T' ticks, and its place stays occupied for L further ticks because of the lateness. The window has T' - 1
+/// ticks, so the mean number of entries is `n (T' + L) / (T' - 1)`. The function adds an allowance for random variation
+/// to this mean.
 fn live_events(units: &Units, spec: &FilterSpec, capacity: u64) -> f64 {
     let (window, unit) = match (&spec.window, &units.unit) {
         (Window::Duration(window), Unit::Milliseconds(unit)) | (Window::Events(window), Unit::Events(unit)) => {

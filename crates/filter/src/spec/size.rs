@@ -73,8 +73,9 @@ pub(super) fn geometry(layout: Layout, cell_bits: u32, load: Load, hashes: Optio
 /// larger. If the blocks are too small for the requested rate, there is no limit to the memory that they need, so the
 /// planner rejects such a layout.
 const BLOCKED_PART_MAX: u64 = 8;
-/// Size in bytes up to which a blocked layout may exceed the limit `BLOCKED_PART_MAX`. A filter for a few events may
-/// consist of a single block that is much larger than the classic layout, but its absolute cost is small.
+/// Size in bytes up to which a blocked layout is accepted even if it exceeds the limit `BLOCKED_PART_MAX`. A filter for
+/// a few events may consist of a single block, which can be many times as large as the classic layout. Its size in
+/// bytes is still too small to matter.
 const WASTED_BYTES_MIN: u64 = 64 << 10;
 
 /// Returns the number of events that are live at once if one window brings `capacity` events. The number includes the

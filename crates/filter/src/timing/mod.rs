@@ -1,11 +1,11 @@
 //! Kind `timing`: one timer per cell, for sliding windows (Koloniari et al. 2011, section 4).
 //!
-//! A timer that is set in tick `t` expires at `t + span`. It is alive for an event that is judged at tick `j` iff its
-//! expiry is above `j`. Setting a timer never lowers its expiry. Otherwise an event that arrives late could shorten a
-//! timer, which would cause false negatives.
+//! A timer that is set in tick `t` expires at `t + span`. For an event that is tested as of tick `j`, the timer is
+//! alive iff its expiry is above `j`. Setting a timer again never lowers its expiry. Otherwise an event that arrives
+//! late could shorten the life of a timer, and the filter would forget an event too early.
 //!
-//! A lookup that is judged at tick `j` finds every event that was recorded with an expiry above `j`. This holds for any
-//! order of arrival within the lateness.
+//! A lookup as of tick `j` finds every event that was recorded with an expiry above `j`. This also holds if events
+//! arrive out of order, as long as none is later than the lateness allows.
 //!
 //! This module does not depend on the length of a tick.
 
@@ -308,9 +308,10 @@ impl<T: Timer> CellKind for Timers<T> {
     }
 }
 
-/// Returns the code of a timer that was copied from another memory at an earlier unit, or 0 if the timer had already
-/// expired at that unit. Without this check, an expired timer could appear alive now, because the wheel has moved on
-/// since then and uses the same code for a later expiry.
+/// Returns the code of a timer that was copied from another memory, or 0 if the timer had already expired when it was
+/// copied. The check is necessary because the wheel of timers reuses its codes. Since the copy was made, the wheel may
+/// have turned so far that the old code stands for an expiry in the future, and the expired timer would appear to be
+/// alive.
 fn alive_then(view_then: &impl View, cell: &[u8]) -> u32 {
     let code = read_code(cell);
     if view_then.rank(code) > 0 { code } else { 0 }

@@ -1,9 +1,10 @@
 //! The background sweep of timers, which clears expired codes before the wheel comes round to them.
 //!
 //! The wheel of timers reuses the code of an expiry after one turn, so the sweep must clear each expired timer before
-//! that. In the worst case, a timer is visited just before it expires, and the next time one period later. All stored
-//! expiries therefore lie within `now - lateness - slack - period - 1 ..= now + span`. [`super::Timers::new`] ensures
-//! that this range is shorter than one turn of the wheel.
+//! that. In the worst case, the sweep visits a timer just before the timer expires, and visits it again only one period
+//! later. An expired timer can therefore remain for one period, and all stored expiries lie within `now - lateness -
+//! slack - period - 1 ..= now + span`. [`super::Timers::new`] ensures that this range is shorter than one turn of the
+//! wheel.
 
 use std::ops::Range;
 
