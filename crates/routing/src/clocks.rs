@@ -28,14 +28,15 @@ pub use offsets::{Exchange, Offset};
 use time_of_day::ahead_of_monotonic;
 pub use time_of_day::{Reading, TimeOfDay};
 
-/// Time after which a node in a cluster of one accepts a new time of day that somebody has set, in milliseconds. Such a
-/// node has no other node to compare its clock with. During this time it stamps no events, so an operator who has set
-/// the clock by mistake can correct it without damage.
+/// Time in milliseconds after which the only node of a cluster accepts a new time of day that somebody has set. Such a
+/// node has no other node to compare its clock with, so the new time may be a mistake. Until the node accepts the new
+/// time, it assigns no times to events. An operator who has set the clock by mistake can therefore correct it without
+/// damage.
 pub const BELIEVED_AFTER_MS: u64 = 10_000;
 
-/// Maximum pause between two runs of a node for which the node still trusts its clock, in milliseconds. If the clock
-/// shows that more time has passed since the end of the last run, or that it now is before that end, the node assumes
-/// that somebody set the clock in between.
+/// Maximum time in milliseconds between the end of one run of a node and the start of the next run for which the node
+/// still trusts its clock. If the clock shows a longer time, or shows a time before the end of the last run, the node
+/// assumes that somebody set the clock while the node was stopped.
 pub const STARTED_WITHIN_MS: u64 = 60_000;
 
 /// Minimum difference between two clocks that a node tolerates, in milliseconds. Two correct clocks can appear to
@@ -147,8 +148,9 @@ impl ClockWatch {
         }
     }
 
-    /// Returns how often this machine may have been paused together with its clocks. The clocks do not advance during a
-    /// pause, so a duration that was measured across a pause is too short.
+    /// Returns how often this machine may have been paused together with its clocks, for example because its virtual
+    /// machine was suspended. The clocks do not advance during such a pause. A duration that was measured across a
+    /// pause is therefore too short.
     ///
     /// A caller that sees a higher number than before must discard the durations that it has measured. It must also
     /// assume that leases which were granted before the pause, such as the node's `Lease`, have ended.
@@ -261,9 +263,9 @@ impl ClockWatch {
         self.peers.get(&peer)?.of(now)
     }
 
-    /// Returns how far the clock of this node is ahead of the median of all known clocks, in milliseconds. The clock of
-    /// this node is included in the median. For an even number of clocks, the median is the one of the two middle
-    /// clocks that is nearer to the clock of this node.
+    /// Returns by how many milliseconds the clock of this node is ahead of the median of all known clocks, including
+    /// its own. If the number of clocks is even, two clocks are in the middle. In that case, the one that is nearer to
+    /// the clock of this node counts as the median.
     pub fn ahead_ms(&self, now: Moment) -> i64 {
         let mut all: Vec<i64> = self.peers.values().filter_map(|peer| Some(peer.of(now)?.ahead_ms)).collect();
         all.push(0);
@@ -275,9 +277,12 @@ impl ClockWatch {
     }
 }
 
-/// Counts the clocks that differ from this node's clock by at most `limit_ms`, including this node's clock. If the last
-/// comparison found this node's clock outside the limit, the limit is reduced by an eighth. This hysteresis prevents a
-/// clock whose difference is close to the limit from changing its state, and thus causing a report, again and again.
+/// Returns how many clocks differ from this node's clock by at most `limit_ms`. The clock of this node is included in
+/// the count.
+///
+/// If the last comparison found this node's clock outside of the limit, the limit is reduced by an eighth. For example,
+/// a clock that has exceeded a limit of 800 ms must come within 700 ms before it counts as correct again. Without this
+/// hysteresis, a clock with a difference of about 800 ms would change its state, and cause a report, again and again.
 fn count_within(offsets: &[Offset], limit_ms: u64, is_past: bool) -> usize {
     let limit_ms = if is_past { limit_ms - limit_ms / 8 } else { limit_ms };
     1 + offsets.iter().filter(|offset| offset.may_be_within(limit_ms)).count()

@@ -16,10 +16,11 @@ use crate::protocol::{Fence, MonotonicMs};
 
 /// Number of entries that one grant examines to find entries whose lease has ended.
 const SWEPT_AT_ONCE: usize = 8;
-/// Divisor that limits the work of one cleanup pass over the claim table. A pass makes several sweeps, and each sweep
-/// examines [`SWEPT_AT_ONCE`] entries. With this divisor, the sweeps of one pass examine a quarter of all entries. Four
-/// passes therefore examine the whole table, and no single pass takes long. Each pass also makes [`PASSED_MIN`]
-/// additional sweeps, so that a small table is cleaned up quickly.
+/// Divisor that determines how much of the claim table one cleanup pass examines. A pass consists of several sweeps,
+/// and each sweep examines [`SWEPT_AT_ONCE`] entries. The divisor is chosen so that the sweeps of one pass examine a
+/// quarter of all entries. Four passes therefore cover the whole table, and each single pass stays short.
+///
+/// Each pass also makes [`PASSED_MIN`] additional sweeps, so that a single pass covers a small table completely.
 const PASSED_PARTS: usize = 4 * SWEPT_AT_ONCE;
 const PASSED_MIN: usize = 128;
 /// Growth of a full vector of entries: its capacity grows by one part in this number (by an eighth).
@@ -222,9 +223,10 @@ impl ClaimTable {
         place.map(|place| *place as usize)
     }
 
-    /// Examines a few entries of the claim table, and removes entries of claims that have ended. If the table is full,
-    /// an entry can be removed as soon as the lease of its claim has ended. Otherwise the entry is kept for another
-    /// `kept_ms` milliseconds, so that the last holder can still confirm the claim.
+    /// Examines the next few entries of the claim table, and removes entries of claims that have ended. After the lease
+    /// of a claim has ended, its entry normally stays for another `kept_ms` milliseconds, so that the last holder can
+    /// still confirm the claim. If the table is full, the entry is removed as soon as the lease has ended, because the
+    /// room is needed for other claims.
     fn sweep(&mut self, now: MonotonicMs) {
         for _ in 0..SWEPT_AT_ONCE {
             if self.entries.is_empty() {
@@ -260,9 +262,9 @@ fn halves(event: u128) -> [u64; 2] {
     [event as u64, (event >> 64) as u64]
 }
 
-/// Returns the hash by which the hash table finds an event. The event's two numbers are hashes themselves, but some of
-/// their bits can be zero for all events. The multiplication spreads the remaining bits over the whole result, so that
-/// events still fall into different places of the table.
+/// Returns the hash under which the hash table stores an event. An event is identified by two numbers, which are hash
+/// values already. However, some of their bits can be zero for all events, so these numbers alone would place many
+/// events next to each other. The multiplication distributes the remaining bits over the whole result.
 fn hash([low, high]: [u64; 2]) -> u64 {
     let product = u128::from(low ^ high) * 0x9E37_79B9_7F4A_7C15;
     product as u64 ^ (product >> 64) as u64

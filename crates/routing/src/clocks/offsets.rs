@@ -18,10 +18,12 @@ use std::collections::VecDeque;
 use super::time_of_day::ahead_of_monotonic;
 use crate::protocol::{Moment, MonotonicMs};
 
-/// Maximum number of exchanges that are kept for a peer. The number is small because kept exchanges can become wrong:
-/// if somebody sets a clock, all earlier exchanges with the peer are wrong. A new exchange removes earlier exchanges
-/// that contradict it, but on a slow network a new exchange is often too inexact to prove a contradiction. In that
-/// case, the wrong exchanges disappear when newer exchanges take their places.
+/// Maximum number of exchanges that are kept for a peer. If somebody sets a clock, all earlier exchanges with that peer
+/// become wrong, so only few of them are kept.
+///
+/// A new exchange removes the earlier exchanges that contradict it. On a slow network, however, the error of a new
+/// exchange is often too large to prove a contradiction. The wrong exchanges then stay until newer exchanges take their
+/// places, which happens soon because the number is small.
 const KEPT_MAX: usize = 8;
 
 /// Age up to which an exchange is used, in milliseconds.
@@ -98,9 +100,9 @@ impl Measurement {
         apart_ms <= self.uncertain_ms(newer.heard_ms) + newer.uncertain_ms
     }
 
-    /// Returns how much the peer's clock has gained on the monotonic clock of this node since an earlier measurement,
-    /// in milliseconds. Both measurements have a known maximum error, so the true gain lies in a range. The result is
-    /// the lower end of that range.
+    /// Returns by how many milliseconds the peer's clock has certainly gained on the monotonic clock of this node since
+    /// an earlier measurement. Each measurement has a maximum error, so the true gain is only known to lie in a range.
+    /// The result is the lower end of that range, or 0 if that end is negative.
     fn gained_ms(&self, earlier: &Self) -> u64 {
         let gained_ms = u64::try_from(self.ahead_ms.saturating_sub(earlier.ahead_ms)).unwrap_or(0);
         gained_ms.saturating_sub(earlier.uncertain_ms(self.heard_ms)).saturating_sub(self.uncertain_ms)
@@ -108,8 +110,9 @@ impl Measurement {
 }
 
 impl Offsets {
-    /// Adds an exchange in which the peer has sent its time, and removes earlier exchanges that contradict it. A
-    /// contradiction means that the peer's clock was set, or that this machine was paused, after the earlier exchange.
+    /// Adds an exchange in which the peer has sent its time, and removes earlier exchanges that contradict it. Two
+    /// exchanges contradict each other if the offsets that they show differ by more than their errors allow. In that
+    /// case, the peer's clock was set, or this machine was paused, after the earlier exchange.
     ///
     /// Returns how much the peer's clock has certainly gained on this node's monotonic clock since the earlier
     /// exchanges, in milliseconds.

@@ -1,8 +1,9 @@
 //! The time of day that a node uses to stamp events.
 //!
-//! If the machine's time of day is set forward or back by more than the tolerated difference between nodes, the node
-//! ignores the new time. It then computes the time of day from the last time that it trusted and from its monotonic
-//! clock. As long as the two times differ, the node stamps no events.
+//! Somebody may set the time of day of a machine forward or back. If the change is larger than the tolerated difference
+//! between nodes, the node ignores the new time. It instead continues from the last time of day that it trusted, and
+//! adds the time that has passed on its monotonic clock. As long as the machine's time differs from this computed time,
+//! the node assigns no times to events.
 //!
 //! This module does not decide which time a node trusts. The [`ClockWatch`](super::ClockWatch) makes that decision by
 //! comparing the clock with the clocks of other nodes.

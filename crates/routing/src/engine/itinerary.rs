@@ -67,9 +67,12 @@ impl Itinerary {
         }
     }
 
-    /// Tests the event in all listed generations. Returns the oldest generation that contains the event, or `None` if
-    /// no generation contains it. A generation contains the event if all cells of the event are alive in that
-    /// generation, and if at least `equal_timers` of these cells expire in the same unit.
+    /// Tests the event in all listed generations, which are sets of cells that were opened one after another. Returns
+    /// the oldest generation that contains the event, or `None` if no generation contains it.
+    ///
+    /// A generation contains the event if two conditions hold. First, no cell of the event is empty or has expired
+    /// in that generation. Second, at least `equal_timers` of these cells expire in the same unit of the window, because
+    /// the cells of one event are set together and therefore expire together.
     pub(crate) fn test(
         &mut self,
         cells: &mut Cells<'_>,
@@ -91,8 +94,10 @@ impl Itinerary {
         equal.next().map(|candidate| candidate.number)
     }
 
-    /// Executes step `index` of the event's test. The step is executed in every generation in which no empty cell was
-    /// found so far. Returns `false` if the event has no such step, or if every generation already has an empty cell.
+    /// Executes step `index` of the event's test, which reads the event's cells in one slice. The cells are read only
+    /// in those generations in which the earlier steps found no empty cell, because an empty cell already proves that
+    /// the generation does not contain the event. Returns `false` if the event has no such step, or if an empty cell
+    /// was found in every generation.
     fn visit(&mut self, index: usize, cells: &mut Cells<'_>, stamp: Stamp) -> bool {
         let mut visited = None;
         let mut tested = 0;

@@ -41,9 +41,10 @@ pub(crate) struct GroupGeneration {
 }
 
 impl Ledger {
-    /// Creates the ledger that the slices of one group share. All slices must be empty. Returns `None` in two cases: if
-    /// one slice holds all positions of an event, because such slices do not need a shared ledger, or if the filter
-    /// kind does not support that the positions of an event are divided over slices.
+    /// Creates the ledger of a slice group, which is the list of generations that all slices of the group share. All
+    /// slices must be empty. Returns `None` in two cases:
+    /// - One slice holds all positions of an event. Each slice then manages its generations alone.
+    /// - The filter kind does not support that the positions of an event are divided over several slices.
     pub(crate) fn new(
         slicing: Slicing,
         window: WindowRule,

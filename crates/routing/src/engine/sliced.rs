@@ -82,10 +82,10 @@ impl SlicedFilter {
         })
     }
 
-    /// Sets the present time of day, in milliseconds since 1970. The event clock uses the time of day to judge an event
-    /// time that is far ahead of all other events, because such a time may be an error. If the event time is not later
-    /// than the time of day, the clock accepts it after a few further events have confirmed it. If the event time is
-    /// later than the time of day, more events must confirm it ([`WindowClock::show_present_ms`]).
+    /// Sets the present time of day, in milliseconds since 1970. The event clock needs it if the time of an event is
+    /// far ahead of the times of all other events, because such a time may be an error. If the time is not later than
+    /// the time of day, the clock accepts it as soon as a few further events have similar times. If it is later than
+    /// the time of day, the clock requires more such events ([`WindowClock::show_present_ms`]).
     pub fn show_present_ms(&mut self, present_ms: u64) {
         self.clocks.iter_mut().for_each(|clock| clock.show_present_ms(present_ms));
     }
@@ -95,9 +95,9 @@ impl SlicedFilter {
     /// ([`Self::needs_time`]). If the window needs times and the list is empty, the answer to every event is
     /// [`Answer::Refused`].
     ///
-    /// If the caller already knows the times of later events, it should append them to `times_ms`. The clock accepts a
-    /// time that is far ahead of the other events only if the times of following events confirm it, and it examines up
-    /// to [`firstseen_filter::AHEAD_EVENTS_MAX`] following times.
+    /// A caller that already knows the times of later events should append them to `times_ms`. If the time of an event
+    /// is far ahead of all other events, it may be an error, so the clock accepts it only if the following events have
+    /// similar times. The clock examines up to [`firstseen_filter::AHEAD_EVENTS_MAX`] following times.
     ///
     /// # Panics
     /// Panics if `times_ms` is not empty but has fewer entries than `digests`, or if the number of answers differs from
@@ -109,9 +109,9 @@ impl SlicedFilter {
     /// Tests every event without recording any event. The times of the events do not move the event clock, and a window
     /// that counts events does not count these events.
     ///
-    /// An event may have a later time than all recorded events. For such an event, the result depends on the filter
-    /// kind. Some kinds can determine which cells will still be alive at the time of the event, and test the event
-    /// against those cells. Other kinds test the event against the cells that are alive now.
+    /// A lookup may ask about a time that is later than the times of all recorded events. The result then depends on
+    /// the filter kind. Some kinds know when each cell expires, so they ignore cells that will have expired at the
+    /// requested time. The other kinds cannot tell, and use all cells that are alive now.
     ///
     /// # Panics
     /// Panics in the same cases as [`Self::observe_batch`].
@@ -201,9 +201,9 @@ impl SlicedFilter {
         self.clocks.iter().filter_map(WindowClock::now_ms).max()
     }
 
-    /// Returns the unit in which the earliest of an event's cells expires. The caller must have found the event in the
-    /// filter before. If one of the cells has expired in the meantime, the result is the latest unit in which the cell
-    /// can have expired.
+    /// Returns the unit of the window in which the first of an event's cells expires. The caller must have found the
+    /// event in the filter before. One of the cells may have expired since then, and its exact expiry is no longer
+    /// known. In that case, the result is the latest unit in which the cell can have expired.
     ///
     /// Returns `None` if the filter has more than one generation, because the generation that contains the event is not
     /// known.
@@ -220,9 +220,11 @@ impl SlicedFilter {
         Some(if is_over { self.now_unit().before(self.lateness_units) } else { expiry })
     }
 
-    /// Returns the stamps of the last batch, with one stamp for each event. A stamp contains the unit of the window
-    /// that the event belongs to. The stamp of an event that lies outside of the window has no meaning. A batch of more
-    /// than [`BATCH_EVENTS`] events is processed in parts, and only the stamps of the last part are available.
+    /// Returns the stamps of the last batch, with one stamp for each event. A stamp states to which unit of the window
+    /// an event belongs. If an event lies outside of the window, its stamp must not be used.
+    ///
+    /// A batch of more than [`BATCH_EVENTS`] events is processed in parts. For such a batch, this method returns only
+    /// the stamps of the last part.
     pub fn stamps(&self) -> &[Stamp] {
         &self.stamps
     }
@@ -311,9 +313,9 @@ impl SlicedFilter {
     }
 }
 
-/// Determines which unit of the window an event belongs to, for a lookup that does not move the clock. `judges_ahead`
-/// tells whether the filter kind can determine which cells will be alive at a time later than all recorded events. If
-/// the kind cannot determine this, the event is tested at the present unit of the clock.
+/// Determines to which unit of the window an event belongs, for a lookup that does not move the clock. The event may be
+/// later than all recorded events. If `judges_ahead` is set, the filter kind knows which cells will still be alive at
+/// that later time, so the event is tested at its own time. Otherwise it is tested at the present unit of the clock.
 fn look_up(clock: &mut WindowClock, time_ms: Option<u64>, judges_ahead: bool) -> Placed {
     match clock.place_lookup(time_ms) {
         Placed::At(Stamp { unit, judged }) if !judges_ahead => {

@@ -8,9 +8,9 @@
 //! The engine decides every event exactly as the same filter without slices would, with one exception.
 //!
 //! The exception is a timing filter that opens a new generation when a certain share of its cells is in use. In such a
-//! filter, an expired cell counts as used until a sweep has cleared it. The sweep visits divided cells in a different
-//! order than the cells of an undivided filter, so the number of used cells can differ for a while. A new generation
-//! can therefore open slightly earlier or later than in the undivided filter.
+//! filter, an expired cell counts as used until a periodic sweep has cleared it. If the cells are divided into slices,
+//! the sweep clears them in a different order than in an undivided filter. The counts of used cells can therefore
+//! differ for a while, and a new generation can open slightly earlier or later.
 
 use std::io::{self, Read, Write};
 

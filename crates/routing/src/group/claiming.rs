@@ -45,9 +45,9 @@ pub(crate) struct GroupClaims<Former> {
     unsure: HeadChanges<Former>,
     /// The predecessor that this filter replaced, if there is one.
     former_filter: Option<FormerFilter>,
-    /// The epoch of the last cluster map that changed which nodes are the heads of events. If a claim was granted at an
-    /// older epoch, another head may have recorded the event since the grant. A confirmation of such a claim must
-    /// therefore test the event first.
+    /// Epoch of the last cluster map that gave some events a different head node, which is the node that decides an
+    /// event. A claim that was granted before this epoch needs care, because another head may have recorded the event
+    /// since the grant. When such a claim is confirmed, the event is therefore tested first.
     headed_since: Epoch,
     /// The next time at which nodes are asked by which cluster map they act.
     next_ask_ms: MonotonicMs,
@@ -73,8 +73,8 @@ pub(crate) struct GrantRequest {
 }
 
 impl<Former> GroupClaims<Former> {
-    /// Creates the claim state for a filter, or returns `None` if the filter does not support claims. In a filter tree,
-    /// only the root level supports claims.
+    /// Creates the claim state for a filter. Returns `None` if clients cannot claim events of the filter. In a filter
+    /// tree, this is the case for all levels below the root.
     pub(crate) fn new(map: &ClusterMap, record: &FilterRecord, limits: &OwnerLimits) -> Option<Self> {
         if record.branch.as_ref().is_some_and(|branch| !branch.is_root()) {
             return None;
@@ -106,9 +106,9 @@ impl<Former> GroupClaims<Former> {
         }
     }
 
-    /// Returns the reason for an undecided reply if this node cannot know whether a client holds an event. That is the
-    /// case while a former head of the event, or the predecessor of this filter, may still have an active claim of the
-    /// event. Returns `None` if no such claim can exist.
+    /// Returns the reason for an undecided reply if this node cannot know whether a client holds a claim on an event.
+    /// There are two such cases. A former head of the event may have granted a claim that is still active, or the
+    /// removed predecessor of this filter may have done so. Returns `None` if neither is possible.
     ///
     /// The callback `counts` returns whether a change of heads concerns the event.
     pub(crate) fn unknown(&self, counts: impl Fn(Option<&Former>) -> bool, now_ms: MonotonicMs) -> Option<Reason> {
@@ -173,12 +173,13 @@ impl<Former> GroupClaims<Former> {
         }
     }
 
-    /// Returns the number of events in the claim table. Each of these events may still be recorded, so the caller
-    /// subtracts this number from the filter's remaining room.
+    /// Returns the number of events in the claim table. Each of these events is recorded when its claim is confirmed,
+    /// so the caller reserves room for it: it subtracts this number from the number of events that the filter can still
+    /// take.
     ///
-    /// If `room_events` is not enough for these events and `claimed` further events, the function first removes the
-    /// claims whose leases have ended. It does so at most once in [`DROP_EVERY_MS`] milliseconds, because it must scan
-    /// the whole table.
+    /// The function first checks whether `room_events` is enough for the events in the table and for `claimed` further
+    /// events. If it is not, the function removes the claims whose leases have ended. That requires a scan of the whole
+    /// table, so it happens at most once in [`DROP_EVERY_MS`] milliseconds.
     pub(crate) fn pending(&mut self, room_events: u64, claimed: usize, now_ms: MonotonicMs) -> u64 {
         if self.table.len() as u64 + claimed as u64 > room_events && self.next_drop_ms <= now_ms {
             self.table.drop_expired(now_ms);
@@ -221,9 +222,9 @@ impl<Former> GroupClaims<Former> {
         }
     }
 
-    /// Notes that the cluster map of this epoch has changed the heads of some events. The former heads of these events
-    /// may still have active claims. `former` describes the heads before the change, and `others` are the other nodes
-    /// that have copies of slices.
+    /// Notes that the cluster map with epoch `epoch` has given some events a different head node. Claims that the
+    /// former heads have granted may still be active. `former` describes which nodes were the heads before the change.
+    /// `others` are the other nodes that have copies of slices.
     pub(crate) fn note_head_change(
         &mut self,
         former: Option<Former>,
@@ -341,9 +342,10 @@ impl<Former> GroupClaims<Former> {
         }
     }
 
-    /// Treats the node as restarted although its process continues. Other nodes may have continued without this node,
-    /// and may have granted claims of its events. This node therefore does not grant an event until all such claims of
-    /// the event have certainly ended.
+    /// Puts the claims into the state that they would have after a restart of the node, although its process continues.
+    /// The other nodes may have taken over the events of this node in the meantime, and may have granted claims that
+    /// this node does not know. This node therefore grants a claim on an event only when all such claims have certainly
+    /// ended.
     pub(crate) fn mark_restarted(&mut self, epoch: Epoch, others: impl Iterator<Item = NodeId>) {
         self.granted = 0;
         self.note_head_change(None, epoch, others);
@@ -385,9 +387,9 @@ fn event_of_words(words: impl Iterator<Item = u64>) -> u128 {
     })
 }
 
-/// Returns a number that identifies a claim request. If a client retries the request, the retry has the same number and
-/// is recognized. The number is computed from the event's idempotency key. If the event has no key, the number is
-/// computed from the batch and the index of the event in the batch.
+/// Returns the number by which a retry of a claim request is recognized. The number is computed from the idempotency
+/// key of the event, so a retry has the same number as the first attempt. If the event has no key of its own, the
+/// number is computed from the key of the batch and the index of the event in the batch.
 pub(crate) fn tag_of(name: Option<SubmissionName>, batch: BatchName, index: usize) -> u64 {
     let words = match name {
         Some(name) => [name.source as u64, (name.source >> 64) as u64, name.number, u64::MAX],

@@ -91,8 +91,9 @@ impl HeadClock {
 
     /// Returns the place of event `index` of the current batch in the window, and advances the clock.
     ///
-    /// An event that is recorded or claimed always advances the clock. If the window counts events, it is also counted.
-    /// A lookup is never counted, and it advances the clock only if the clock follows the node's time of day.
+    /// Whether the clock moves depends on the operation. An event that is recorded or claimed always advances the
+    /// clock, and it is counted if the window counts events. A lookup is never counted. It advances the clock only if
+    /// the clock follows the node's time of day, because that time passes regardless of the operations.
     #[inline]
     pub(crate) fn place(&mut self, heading: Heading, times: &Times, index: usize) -> Placed {
         let placed = match &mut self.source {

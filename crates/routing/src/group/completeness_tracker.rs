@@ -109,10 +109,10 @@ impl CompletenessTracker {
         (self.is_kept, self.was_complete) = (false, false);
     }
 
-    /// Treats the node as restarted although its process continues. The slices still contain all events if two
-    /// conditions hold: they contained all events when the other nodes marked this node down, and no other node records
-    /// events in this group. Otherwise the slices may lack events that other nodes recorded while this node was marked
-    /// down.
+    /// Puts the group into the state after a restart of the node, although its process continues. The slices still
+    /// contain all events if two conditions hold. They contained all events when the other nodes marked this node down,
+    /// and no other node can record events of this group (`has_others` is `false`). Otherwise they may lack events that
+    /// other nodes recorded in the meantime.
     pub(crate) fn mark_restarted(&mut self, has_others: bool) {
         self.forget_reported_completeness();
         self.keep(self.was_complete && !has_others);

@@ -7,8 +7,9 @@
 //! source sent under an older map may arrive late, and are ignored. Received runs of cells are merged into the slice.
 //! The result therefore does not depend on their order, and a run may arrive twice or from different sources.
 //!
-//! A slice counts as complete only when its last cells have arrived. To limit the load on the source, only one request
-//! is open at a time, and the number of bytes per second is limited.
+//! A slice counts as complete only when its last cells have arrived. The copy that sends the cells continues to serve
+//! clients, so the load on it is limited: only one request is open at a time, and the number of transferred bytes per
+//! second has a maximum.
 
 use std::collections::BTreeSet;
 
@@ -66,9 +67,9 @@ impl Copying {
         })
     }
 
-    /// Returns the next request for cells, together with the node that receives the request. Returns `None` if it is
-    /// too early for the next request or if no slice has a source. `unit` is the greatest time unit that this node has
-    /// seen, and `epoch` is the epoch of its cluster map.
+    /// Returns the next request for cells, together with the node to which it must be sent. Returns `None` if the pause
+    /// after the last request has not ended, or if no complete copy exists from which the cells can be fetched. `unit`
+    /// is the greatest unit of the window that this node has seen, and `epoch` is the epoch of its cluster map.
     pub(crate) fn ask(
         &mut self,
         sources: impl Iterator<Item = (u32, NodeId)>,
@@ -96,9 +97,9 @@ impl Copying {
         self.next_source(sources).map(|_| self.next_ask_ms)
     }
 
-    /// Writes cells that this node has requested from another node into a slice. The other node sent them under the
-    /// cluster map of `epoch`. The function calls `put` for each part, and `put` writes the part into the slice. Parts
-    /// for which the slice has no room now are requested again later.
+    /// Writes cells that another node has sent on request into a slice. The reply consists of several parts, and the
+    /// function calls `put` to write each part. If the slice has no room for a part, the cells are requested again
+    /// later. `epoch` is the epoch of the cluster map under which the other node has sent the cells.
     pub(crate) fn hear(
         &mut self,
         mut parts: CellParts,

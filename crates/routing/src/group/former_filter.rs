@@ -4,9 +4,9 @@
 //! operator can remove the predecessor before its claims have ended (`filter alter --finish`, `filter set-clock`). From
 //! then on, no node knows these claims.
 //!
-//! This filter grants events only when all claims of the removed predecessor have certainly ended. The waiting time has
-//! two parts, because the predecessor can grant claims for at most one node lease after the cluster has agreed on the
-//! alteration, and each claim ends one claim lease after its grant.
+//! This filter grants claims only when all claims of the removed predecessor have certainly ended. The wait is the sum
+//! of two durations. After the cluster has agreed on the alteration, the predecessor can still grant claims until the
+//! lease of its node ends. A claim that is granted at the last moment is then active for one claim lease.
 //!
 //! During this wait, this node cannot tell whether a client holds an event that is not recorded.
 
@@ -51,9 +51,9 @@ impl FormerFilter {
         self.until_ms.get_or_insert(until_ms);
     }
 
-    /// Returns the time in milliseconds for which the removed predecessor's claims may still be active. These claims
-    /// cannot be looked up, because the predecessor no longer exists. Returns `None` if the predecessor still exists or
-    /// if all of its claims have ended.
+    /// Returns for how many milliseconds claims of the removed predecessor may still be active. No node knows these
+    /// claims any more, so this node can only wait until they have ended. Returns `None` if the predecessor still
+    /// exists, because it then replies for its claims itself, or if all of its claims have ended.
     pub(crate) fn left_ms(&self, now_ms: MonotonicMs) -> Option<u64> {
         if self.is_there {
             return None;

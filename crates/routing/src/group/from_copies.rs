@@ -43,10 +43,12 @@ impl FromCopies {
         self.fetched.ask(sources, slices.greatest_unit(present), epoch, present.now_ms())
     }
 
-    /// Continues the comparison of complete slices with other copies. First, cells that earlier comparisons have found
-    /// missing are added. Then the next request for cells to compare is returned, or `None` if it is too early for a
-    /// request. `sources` lists the complete slices of this node, each with every other node that also has a complete
-    /// copy.
+    /// Continues the comparison of complete slices with their copies on other nodes. The function first adds the cells
+    /// that earlier comparisons have found missing. It then returns the next request for cells to compare, or `None` if
+    /// it is too early for a request.
+    ///
+    /// `sources` contains a pair for each complete slice of this node and each other node that also has a complete copy
+    /// of that slice.
     pub(crate) fn compare(
         &mut self,
         sources: impl Iterator<Item = (u32, NodeId)>,

@@ -11,8 +11,9 @@
 //!
 //! If the window counts events, the missing events came before all events that are counted from now on.
 //!
-//! The cluster map does not call a slice complete while the slice may lack an event that is still within the window.
-//! The only exception is an event whose time was so far in the future that no correct clock could have produced it.
+//! The cluster map does not list a slice as complete while the slice may lack an event that is still within the window.
+//! There is one exception. If an event has a time so far in the future that no correct clock could have produced it,
+//! the slice may be listed as complete without that event.
 
 use firstseen_filter::{FilterDefinition, Unit, UnitNumber};
 
@@ -43,11 +44,12 @@ impl Missing {
     }
 
     /// Returns the range of missing events for the case that no remaining node knows which events are missing. Any
-    /// event up to the present time may be missing in this case, so the range extends to the present time.
+    /// event up to the present may then be missing, so the range ends at the present time of day plus the maximum clock
+    /// skew.
     ///
-    /// If `has_others` is set, other nodes may have recorded events in place of this node, and may continue to do so
-    /// until their leases end. This node does not know when these leases end. It therefore extends the range into the
-    /// future, by the longest time for which such a lease can still be active.
+    /// If `has_others` is set, other nodes may have recorded events in place of this node. They may continue to do so
+    /// until their leases end, and this node does not know when that is. The range is therefore extended by the longest
+    /// time for which such a lease can still be active.
     pub(crate) fn unknown(present: &GroupTime, has_others: bool) -> Self {
         let for_ms = if has_others { others_may_record_ms(present.limits()) } else { 0 };
         let newest_ms = present.latest_ms().saturating_add(for_ms);
@@ -94,9 +96,9 @@ impl Missing {
         Some(definition.rule.expiry(newest_unit).after(definition.rule.lateness_units))
     }
 
-    /// Returns whether the gap has ended at `now_unit`, which means that all missing events have expired and no further
-    /// events can be missing. Event times in the future cannot end the gap early, because `now_unit` is limited by the
-    /// time of day.
+    /// Returns whether all missing events have expired at `now_unit`, and no further events can be missing. The clock
+    /// of the group may be too far ahead, for example because a producer sent an event with a time in the future. Such
+    /// a clock cannot end the gap early, because `now_unit` is limited to the unit of the time of day.
     pub(crate) fn is_over(&self, definition: &FilterDefinition, present: &GroupTime, now_unit: UnitNumber) -> bool {
         let now_unit = present.clock().not_after(present.latest_ms(), now_unit);
         let is_unshared = present.now_ms() >= self.unshared_ms;

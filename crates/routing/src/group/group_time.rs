@@ -1,9 +1,9 @@
 //! The time state of a slice group. It consists of the current time, whether that time can be trusted, and whether
 //! events may be recorded now. Groups of one slice and groups of several slices both use this module.
 //!
-//! When a filter is altered, it is closed and a successor replaces it. The closed filter records no more events and
-//! never replies first-seen. If it does not find an event, the event counts as *absent*. The reply then tells the
-//! client to send the event to the successor, or to try again later.
+//! When a user alters a filter, the filter is closed and a successor replaces it. The closed filter still finds its
+//! earlier events, but it records no new events and never replies first-seen. If it does not find an event, the event
+//! counts as *absent*. The reply then tells the client to send the event to the successor, or to try again later.
 //!
 //! Nothing is recorded without a lease, or after a successor has replaced the filter. This module does not depend on
 //! events or cells.
@@ -35,8 +35,9 @@ pub(crate) struct GroupTime {
 }
 
 impl GroupTime {
-    /// Creates the time state of a group. The group trusts the time of day until `set_doubt` is called. It may record
-    /// events without a time limit until `set_lease` is called, unless a successor has already replaced its filter.
+    /// Creates the time state of a group. At first, the group trusts the time of day and may record events without a
+    /// time limit. Call `set_doubt` if the time of day cannot be trusted, and `set_lease` to limit how long events may
+    /// be recorded. If a successor has already replaced the filter, no events are recorded at all.
     pub(crate) fn new(definition: &FilterDefinition, record: &FilterRecord, limits: &OwnerLimits) -> Self {
         Self {
             now: Moment::default(),

@@ -2,17 +2,19 @@
 //! submissions. If a producer retries a submission, the guard returns the reply to the first attempt, and the
 //! submission is not executed again.
 //!
-//! The guard recognizes a batch by its idempotency key, which consists of the producer and a sequence number.
-//! Alternatively, a client gives each event a key of its own, which consists of a source and a number. The guard
-//! remembers a key for the retry horizon, as long as its memory suffices.
+//! The guard recognizes the retry of a batch by its idempotency key, which consists of the producer and a sequence
+//! number. A client can instead give each event a key of its own, which consists of a source and a number. The guard
+//! remembers a key for the retry horizon, which is the longest time after which a producer may still retry. If memory
+//! becomes scarce, it may have to forget a key earlier.
 //!
-//! If memory runs out, the guard forgets the oldest keys but keeps a low-water mark for each producer or source. If a
-//! submission has a key below this mark, the key may be a forgotten one, so the submission is rejected and never
-//! treated as new. As long as there is room for the marks, such a submission is rejected even after the retry horizon.
+//! If memory runs out, the guard forgets the oldest keys. It then still keeps one number for each producer or source:
+//! the low-water mark, which is above all forgotten numbers. A submission with a number below the mark may be a retry
+//! whose key was forgotten. The guard therefore rejects it, and never treats it as new. As long as there is room for
+//! the marks, this also applies after the retry horizon.
 //!
-//! Together with each key, the guard stores a short tag, which is a fingerprint of the event. If a client uses the key
-//! of one event for a different event, the tags differ, and the client gets an error instead of the verdict on the
-//! first event.
+//! The guard stores a short fingerprint of the event, the tag, with each key. The tag reveals when a client uses a key
+//! again for a different event. In that case, the client gets an error. Without the tag, it would get the reply to the
+//! first event, which may be wrong for the second one.
 //!
 //! # Guarantees
 //!
@@ -38,8 +40,8 @@ use batches::Batches;
 use marks::Marks;
 use names::Names;
 
-/// Divisor that limits the memory of low-water marks. With a value of 4, the marks of producers may use a quarter of
-/// the guard's memory, and the marks of sources may use another quarter.
+/// Divisor that limits the memory for low-water marks. For example, with a value of 4, a quarter of the guard's memory
+/// may contain marks of producers, and another quarter may contain marks of sources.
 const MARKS_SHARE: u64 = 4;
 
 /// What the guard knows about the submission of one event.
@@ -148,9 +150,9 @@ impl ReplayGuard {
     /// Looks up a batch in the replay guard, and returns whether the caller must execute it. If the result is
     /// [`Admission::Known`], the guard has also written what it knows about each event into `standings`.
     ///
-    /// If the result is [`Admission::New`] or [`Admission::Known`], the caller must later pass the replies to
-    /// [`Self::settle`]. If the caller cannot reply at once, it first calls [`Self::depart`], which marks the batch as
-    /// in flight.
+    /// The result [`Admission::New`] or [`Admission::Known`] means that the caller must execute the events that the
+    /// guard does not know, and later pass the replies to [`Self::settle`]. If the replies are not available at once,
+    /// the caller first calls [`Self::depart`], which marks the batch as in flight.
     pub fn admit(&mut self, submission: &Submission, now_ms: MonotonicMs, standings: &mut Vec<Standing>) -> Admission {
         self.expire(now_ms);
         standings.clear();
@@ -232,17 +234,18 @@ impl ReplayGuard {
     /// Remembers the replies to a batch and ends the batch. `decisions` contains one decision for each event, in the
     /// order of the batch. If the batch was in flight, the function returns the connection of the newest attempt.
     ///
-    /// After this call, a retry of the batch gets the remembered decisions. A definite decision never changes again.
-    /// The decision [`Reason::Unknown`] is kept until a definite decision about the event arrives. An event that is
-    /// undecided for any other reason is executed again when it is retried.
+    /// After this call, a retry of the batch gets the remembered decisions. Three cases must be distinguished:
+    /// - A definite decision, which is first-seen or duplicate, never changes again.
+    /// - The decision [`Reason::Unknown`] means that the event may have been recorded. It is kept until a definite
+    ///   decision about the event arrives.
+    /// - An event that is undecided for any other reason was not recorded. It is executed again when it is retried.
     pub fn settle(&mut self, submission: &Submission, decisions: &[Decision]) -> Option<u64> {
         self.learn(submission.name(), submission.names.iter().copied(), decisions);
         self.arrive(submission.name())
     }
 
-    /// Remembers the replies to a batch like [`Self::settle`], but does not end the batch. An attempt that is in flight
-    /// stays in flight until [`Self::arrive`] notes that the batch has been answered. The two functions can be called
-    /// in any order.
+    /// Remembers the replies to a batch like [`Self::settle`], but leaves the batch in flight. The batch is in flight
+    /// until [`Self::arrive`] notes that its producer has got the reply. The two functions can be called in any order.
     pub fn learn(
         &mut self,
         name: BatchName,

@@ -6,9 +6,9 @@
 //! claims of former heads have therefore ended one lease after the last node has started to act under the new map.
 //! Because clocks run at slightly different rates, the wait is 65/64 of the longest lease.
 //!
-//! While the new head of an event waits for the claims of the former head to end, the event counts as unsure. During
-//! this time, the new head grants no claim of the event, because the former head may still have an active claim. The
-//! memory of this module is bounded.
+//! As long as a former head may still have an active claim of an event, the event counts as *unsure*. The new head does
+//! not know that claim, so it grants no claim of an unsure event. Otherwise two consumers could hold the event at the
+//! same time.
 
 use super::lease::CLOCK_RATE_PARTS;
 use crate::ids::{Epoch, NodeId, distinct};
@@ -41,9 +41,9 @@ impl<Former> HeadChanges<Former> {
         Self { wait_ms: claim_lease_max_ms + claim_lease_max_ms.div_ceil(CLOCK_RATE_PARTS), changes: Vec::new() }
     }
 
-    /// Adds a change of the cluster map after which some events have another head. `former` describes the heads before
-    /// the change, and `None` means that they are unknown. `epoch` is the epoch of the map with the change, and
-    /// `others` are the other nodes that have copies of slices.
+    /// Adds a change of the cluster map that has given some events a different head node. `epoch` is the epoch of the
+    /// map with the change. `former` describes the heads before the change. If it is `None`, any node may have been the
+    /// head of any event. `others` are the other nodes that have copies of slices.
     pub(crate) fn push(&mut self, former: Option<Former>, epoch: Epoch, others: impl Iterator<Item = NodeId>) {
         if former.is_none() {
             // The former heads are unknown, so this change covers all earlier changes and ends last.
@@ -80,9 +80,9 @@ impl<Former> HeadChanges<Former> {
         self.changes.retain(|change| change.until_ms.is_none_or(|until_ms| until_ms > now_ms));
     }
 
-    /// Returns the time in milliseconds for which a former head may still have an active claim of an event, or `None`
-    /// if no former head can have one. The callback `counts` returns whether a change of heads concerns the event. Its
-    /// argument describes the heads before that change, and is `None` if these heads are unknown.
+    /// Returns for how many milliseconds a former head may still have an active claim of an event, or `None` if no
+    /// former head can have one. The callback `counts` decides which changes of heads matter for the event. It is
+    /// called with a description of the heads before each change, or with `None` if these heads are unknown.
     pub(crate) fn left_ms(&self, counts: impl Fn(Option<&Former>) -> bool, now_ms: MonotonicMs) -> Option<u64> {
         let changes = self.changes.iter().filter(|change| counts(change.former.as_ref()));
         changes.map(|change| change.until_ms.map_or(self.wait_ms, |until_ms| until_ms.since(now_ms).max(1))).max()

@@ -48,9 +48,10 @@ impl Lease {
     /// A lease that has already ended.
     pub const NONE: Self = Self { until: Some(Moment { monotonic_ms: MonotonicMs::START, wall_ms: 0 }) };
 
-    /// Returns the lease of a node that requested it at time `asked`. The lease ends as soon as either the monotonic
-    /// clock or the time of day reaches its limit. The limit for the time of day is later by `clock_skew_max_ms`, so
-    /// the lease does not end early if somebody sets the time of day forward by up to this amount.
+    /// Returns the lease of a node that requested it at time `asked`. The lease ends as soon as one of two clocks
+    /// reaches its limit. The limit of the monotonic clock is `lease_ms` after the request. The limit of the time of
+    /// day is later by `clock_skew_max_ms`, so the lease does not end early if somebody sets the time of day forward by
+    /// up to this amount.
     ///
     /// ```
     /// use firstseen_routing::{Lease, Moment, MonotonicMs};

@@ -12,14 +12,16 @@ use crate::map::ClockSource;
 pub struct OwnerLimits {
     /// Maximum number of events in one submission.
     pub batch_events_max: usize,
-    /// Maximum number of events in flight at once. Further events are rejected. The meaning of *in flight* depends on
-    /// the group. If the slices of a group share events, every undecided event is in flight. If a group consists of one
-    /// slice, an event is in flight while its reply waits for copies of the slice.
+    /// Maximum number of events that are in flight at once. Further events are rejected. If the slices of a group share
+    /// events, every event that is not decided yet is in flight. If a group consists of one slice, an event is decided
+    /// immediately. It is then in flight only while its reply waits for the copies of the slice.
     pub inflight_events_max: usize,
-    /// Maximum number of submissions that may wait for the first submission of the same event. Further submissions are
-    /// rejected. Lookups may take at most half of these places, so that submissions find room even if there are many
-    /// lookups. The limit applies to groups whose slices share events, because only in these groups is an event in
-    /// flight for a while.
+    /// Maximum number of submissions of an event that may wait while an earlier submission of the same event is being
+    /// decided. Further submissions are rejected. Lookups may use at most half of these places, so that many lookups
+    /// cannot prevent events from being recorded.
+    ///
+    /// The limit matters only for groups whose slices share events. In the other groups, an event is decided
+    /// immediately, so no submission waits.
     pub joiners_max: usize,
     /// The rules that the owner follows. These are all rules, unless a test breaks one.
     pub rules: Rules,
@@ -49,15 +51,17 @@ pub struct OwnerLimits {
     /// a majority of the nodes. `None` if nodes need no lease. The leases of claims are configured separately
     /// (`FilterPolicies::claim_lease_max_ms`).
     pub node_lease_ms: Option<u64>,
-    /// Maximum number of events that a level of a filter tree may have decided without its parent level and not yet
-    /// reported to it. When this number is reached, further events that need the parent level are undecided.
+    /// Maximum number of events that a level of a filter tree keeps for its parent level. These are the events that the
+    /// level has decided alone, for example because the parent was unreachable, and must still report. When this number
+    /// is reached, further events that need the parent level are undecided.
     pub owed_events_max: usize,
 }
 
-/// Maximum time in milliseconds for which the new node of a moving slice waits until it has learned the idempotency
-/// keys of the slice's events. If a retry arrives later with a key that the new node has not learned, the event of the
-/// retry may be found only because the retry's own first attempt recorded it. The reply to such a retry is therefore
-/// undecided.
+/// Maximum time in milliseconds for which a node that receives a moving slice waits for the idempotency keys of the
+/// slice's events. During that time, the old node sends the keys together with its replies.
+///
+/// A retry may have a key that the node has not received. If its event is found, the retry's own first attempt may have
+/// recorded the event. The reply to such a retry is therefore undecided and not duplicate.
 pub(crate) const NAMES_AWAITED_MS_MAX: u64 = 60_000;
 
 /// One group's shares of the limits that apply to all groups of a node together.

@@ -123,23 +123,24 @@ impl GroupOwner {
     }
 
     /// Ends the restore after the last journal entry. `is_whole` states whether the restored entries contain every
-    /// event that was ever recorded in this group on this node. The group cannot read this from the cluster map,
-    /// because the map does not list the restart of the process yet.
+    /// event that was ever recorded in this group on this node. The caller must state this, because the cluster map
+    /// still describes the earlier process and does not list the restart yet.
     pub fn end_restore(&mut self, is_whole: bool) {
         either!(&mut self.machine, group => group.end_restore(is_whole))
     }
 
-    /// Begins a checkpoint, after which the earlier journal records of the group are no longer needed. Returns the
-    /// state of the group except for the cells. Each entry becomes a record of its own, so that no record becomes very
-    /// long. `is_complete` states whether the group contains every event that was ever recorded in it.
+    /// Begins a checkpoint, which is a snapshot of the group's state in the journal. After the checkpoint, the earlier
+    /// journal records of the group are no longer needed. Returns the state without the cells, with one record per
+    /// entry, so that no record becomes very long. `is_complete` states whether the group contains every event that was
+    /// ever recorded in it.
     pub fn checkpoint(&self, is_complete: bool) -> Vec<Record> {
         let entries = either!(&self.machine, group => group.checkpoint(is_complete));
         entries.into_iter().map(|entry| self.record(vec![entry])).collect()
     }
 
-    /// Returns the next cells of a checkpoint, with one run of consecutive cells per record and about `bytes_max` bytes
-    /// of memory in total. Returns `None` when all cells have been returned. The caller then writes the record that
-    /// [`Self::checkpoint_end`] returns.
+    /// Returns the next cells of a checkpoint. Each record contains one run of consecutive cells, and one call returns
+    /// about `bytes_max` bytes. When all cells have been returned, the result is `None`, and the caller must end the
+    /// checkpoint with the record that [`Self::checkpoint_end`] returns.
     pub fn checkpoint_cells(&self, cursor: &mut CheckpointCursor, bytes_max: usize) -> Option<Vec<Record>> {
         let entries = either!(&self.machine, group => cursor.next(&group.slices(), bytes_max));
         entries.map(|entries| entries.into_iter().map(|entry| self.record(vec![entry])).collect())
@@ -175,9 +176,9 @@ impl GroupOwner {
         either!(&self.machine, group => group.is_complete())
     }
 
-    /// Returns whether this group is catching up, which means that its slices are about to become complete. A group is
-    /// catching up in two cases: other nodes may still send events that its slices missed, or they have sent all of
-    /// these events and the cluster map does not list the slices as complete yet.
+    /// Returns whether this group is catching up, which means that its incomplete slices are about to become complete.
+    /// It is catching up while other nodes may still send events that its slices missed. When all these events have
+    /// arrived, it continues to do so until the cluster map lists the slices as complete.
     ///
     /// A group starts to catch up when a new map arrives. It stops with the next map, or when a node reports that it
     /// cannot hand over the events.
@@ -260,16 +261,17 @@ impl GroupOwner {
         either!(&mut self.machine, group => group.set_shares(&shares, now.monotonic_ms))
     }
 
-    /// Treats the node as restarted although its process continues. This is necessary if the other nodes had marked the
-    /// node down, because its cells may lack events that were recorded meanwhile. The group abandons its events in
-    /// flight. The next cluster map contains the new incarnation of the node.
+    /// Puts the group into the state after a restart of the node, although its process continues. This is necessary if
+    /// the other nodes have marked the node down, because its cells may lack events that were recorded in the meantime.
+    /// The group abandons its events in flight. The next cluster map identifies the node by its new incarnation, a
+    /// number that increases with each restart.
     pub fn mark_restarted(&mut self, incarnation: Incarnation, now: Moment) {
         either!(&mut self.machine, group => group.mark_restarted(incarnation, now))
     }
 
-    /// Abandons the events in flight because their replies wait for a disk that hangs. Every waiting client gets the
-    /// reply `Unknown`. The client can then send the event to another copy of the slice with the same idempotency key,
-    /// as soon as the next cluster map has assigned the group to other nodes.
+    /// Abandons the events in flight, because their replies wait for a disk that does not respond. Every waiting client
+    /// gets the reply `Unknown`. When the next cluster map has assigned the group to other nodes, the client can retry
+    /// the event with the same idempotency key at another copy of the slice.
     pub fn abandon_in_flight(&mut self, now: Moment) {
         either!(&mut self.machine, group => group.abandon_in_flight(now))
     }
@@ -279,9 +281,11 @@ impl GroupOwner {
         either!(&mut self.machine, group => group.present_mut().set_lease(lease))
     }
 
-    /// Sets the reason why the time of day cannot be trusted, or `None` if it can be trusted (see `clocks.rs`). While
-    /// there is such a reason, a filter with a time window accepts no events. Its slices also do not become complete by
-    /// the passage of time. A group trusts the time of day until this function is called.
+    /// Sets the reason why the time of day cannot be trusted, or `None` if it can be trusted (see `clocks.rs`). A group
+    /// trusts it until this function is called.
+    ///
+    /// If the time of day cannot be trusted, a filter with a time window accepts no events. In addition, its incomplete
+    /// slices do not become complete, because nobody knows whether the missing events have expired.
     pub fn set_doubt(&mut self, doubt: Option<Reason>) {
         either!(&mut self.machine, group => group.present_mut().set_doubt(doubt))
     }
@@ -326,9 +330,10 @@ impl GroupOwner {
         either!(&self.machine, group => group.inflight_events())
     }
 
-    /// Returns whether the group has no work left on this node. A group has work left in three cases: an event is in
-    /// flight, an event must still be sent to the parent level of a filter tree, or another node waits until this node
-    /// has finished the events that it headed.
+    /// Returns whether the group has no work left on this node. The result is `true` if none of the following applies:
+    /// - An event is in flight.
+    /// - An event must still be sent to the parent level of a filter tree.
+    /// - Another node waits until this node has finished the events whose head node it was.
     pub fn is_idle(&self) -> bool {
         let is_awaited = match &self.machine {
             Machine::Together(_) => false,

@@ -14,8 +14,8 @@
 //! A producer that has ended, or has sent nothing for [`SILENT_MS`] milliseconds, no longer influences the clock. For
 //! example, a producer that replayed an old log and then stopped does not hold back the producers that send after it.
 //!
-//! The memory of this module is bounded. Consecutive events of one producer with the same unit share one entry, and no
-//! memory is allocated per event.
+//! The memory of this module is bounded. The latest events are stored as runs, where a run contains consecutive events
+//! of one producer whose times lie in the same unit. A run needs a single entry, so no memory is allocated per event.
 
 use std::collections::VecDeque;
 
@@ -116,9 +116,9 @@ impl RecentTimes {
         2 * said > known || self.are_spread(times, own, jump.from)
     }
 
-    /// Returns whether the latest events confirm a jump to unit `from`. The events of that unit or later must be spread
-    /// evenly over the latest events. If these events instead follow each other without other events between them, they
-    /// may be the mistake of a single producer, so they confirm nothing.
+    /// Returns whether the latest events confirm that the clock may jump ahead to unit `from`. The events with this
+    /// unit or a later one must be spread evenly over the latest events. If they instead come directly one after
+    /// another, a single producer may have sent all of them by mistake, so they confirm nothing.
     ///
     /// The last `own` events, where `own` is the number of events of the current batch, are read from `times`.
     fn are_spread(&self, times: &Times, own: usize, from: UnitNumber) -> bool {
@@ -134,9 +134,11 @@ impl RecentTimes {
     }
 
     /// Returns how many of the latest events are examined to decide whether they confirm a jump. The number is one and
-    /// a half times the number of remembered events whose times are near the clock's current unit. In a slow stream,
-    /// only few events have times near any unit, so only few events are examined. A slow stream can therefore advance
-    /// its own clock with a few events.
+    /// a half times the number of remembered events whose times are near the present unit of the clock.
+    ///
+    /// The number therefore follows the speed of the stream. For example, if 20 remembered events are near the present
+    /// unit, 30 events are examined. In a slow stream, few events are near any unit, so a few events are enough to
+    /// advance the clock.
     fn looked_at(&self, Jump { now, tolerance_units, .. }: Jump) -> usize {
         let Some(now) = now else { return AHEAD_EVENTS_MAX };
         let runs = self.runs.iter().filter(|run| run.unit <= now && run.unit.after(tolerance_units) > now);

@@ -12,9 +12,11 @@ const MARKS_MAX: usize = 1 << 14;
 /// A batch in a guard: its idempotency key, the keys of its events if they have their own, and the replies.
 pub(crate) type KeptBatch = (BatchName, Vec<NamedEvent>, Vec<Decision>);
 
-/// Returns the decision that is written to the journal for an event in the replay guard. If the guard does not know the
-/// result of the event, the returned decision allows a retry of the event to be executed again. An event in flight must
-/// not be executed again, so the caller persists such events separately.
+/// Returns the decision that is written to the journal for an event in the replay guard. If the guard knows no result
+/// of the event, the returned decision allows a retry of the event to be executed again.
+///
+/// This must not happen to an event in flight, whose cells may already be set. The caller therefore writes the events
+/// in flight to the journal separately.
 fn known(standing: Standing) -> Decision {
     match standing {
         Standing::Answered(decision) => decision,

@@ -1,9 +1,10 @@
 //! Low-water marks of the replay guard. Each producer or source of events has one mark, which is a number. A submission
 //! whose idempotency key has a smaller number is rejected, because the guard may have forgotten the reply to it.
 //!
-//! The low-water mark of a producer or source is kept for [`MARK_HORIZONS`] retry horizons after its last use. If
-//! memory is short, a mark is kept for one retry horizon only. If there is not even enough room for that, submissions
-//! of producers and sources without a mark are rejected, so that no existing mark is lost.
+//! The mark of a producer or source is normally kept for [`MARK_HORIZONS`] retry horizons after its last use. If memory
+//! is short, it is kept for a single retry horizon. If all marks have been used more recently than that, there is no
+//! room for another one. Submissions of producers and sources that have no mark yet are then rejected, because without
+//! an existing mark a forgotten key could count as new.
 
 use super::queue::{Keyed, KeyedQueue, mix};
 use crate::protocol::MonotonicMs;

@@ -71,10 +71,11 @@ impl Names {
         Self { blocks: KeyedQueue::new() }
     }
 
-    /// Returns what the guard knows about an event, and marks a new event as in flight. If the guard does not know the
-    /// event's key, the guard may have forgotten it. This is possible if the number of the key is below `low_water`,
-    /// and the event then counts as too old. If the key belongs to a different event, the result is
-    /// [`Standing::NAME_REUSED`].
+    /// Returns what the guard knows about an event, and marks a new event as in flight.
+    ///
+    /// If the guard does not know the event's key, it compares the number of the key with `low_water`. A number below
+    /// `low_water` may belong to a key that was forgotten, so the event counts as too old. Otherwise the event is new.
+    /// If the key was used for a different event before, the result is [`Standing::NAME_REUSED`].
     pub(super) fn take(
         &mut self,
         NamedEvent { name, tag }: NamedEvent,
@@ -150,10 +151,12 @@ impl Names {
         self.blocks.front().map(|block| block.queued_ms)
     }
 
-    /// Examines the oldest block of keys. If the block was used within the last `keep_ms` milliseconds, it is moved to
-    /// the back of the queue. Otherwise the block is forgotten, and the function returns its source and the greatest
-    /// number that was used in it. The caller can then raise the low-water mark of this source, so that the forgotten
-    /// keys are rejected and never treated as new.
+    /// Examines the oldest block of keys. A block that was used within the last `keep_ms` milliseconds moves to the
+    /// back of the queue, and the function returns `None`. An older block is forgotten.
+    ///
+    /// If a block is forgotten, the function returns its source and the greatest number that was used in it. The caller
+    /// then raises the low-water mark of this source above that number. As a result, the forgotten keys are rejected
+    /// and never treated as new.
     pub(super) fn pass(&mut self, now_ms: MonotonicMs, keep_ms: u64) -> Option<SubmissionName> {
         let block = self.blocks.pop_front()?;
         if now_ms.since(block.used_ms) < keep_ms {

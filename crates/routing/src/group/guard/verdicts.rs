@@ -4,9 +4,11 @@
 use super::Standing;
 use crate::verdict::{Decision, Reason};
 
-/// Replies to up to 64 events, with two bits per event. The first bit of an event states whether the event is decided.
-/// If it is decided, the second bit contains the decision. If the event is undecided and its second bit is set, the
-/// reply was [`Reason::Unknown`]. Such an event may have been recorded, so it must not be executed again.
+/// Replies to up to 64 events, with two bits per event. The first bit states whether the event is decided. The meaning
+/// of the second bit depends on the first bit:
+/// - If the event is decided, the second bit contains the decision.
+/// - If the event is undecided, a set second bit means that the reply was [`Reason::Unknown`]. Such an event may have
+///   been recorded, so it must not be executed again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) decided: u64,

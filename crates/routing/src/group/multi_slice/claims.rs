@@ -74,9 +74,9 @@ impl Claims {
         }
     }
 
-    /// Returns the decision on an event whose window has already ended. If a client confirms such an event, the
-    /// confirmation succeeds, because the client has already delivered the event. The event is not recorded, because
-    /// its cells would expire at once. For all other operations, the event is undecided because it is too late.
+    /// Returns the decision on an event whose window has already ended. The event is not recorded, because its cells
+    /// would expire at once. If a client confirms the event, the confirmation nevertheless succeeds, because the client
+    /// has already delivered the event. Every other operation gets the reply that the event is too late.
     pub(super) fn late(&mut self, event: Event<'_>, now_ms: MonotonicMs) -> Decision {
         if event.operation() == Operation::Confirm
             && let Some((claiming, fence)) = self.get_mut().zip(event.fence())
@@ -154,9 +154,10 @@ impl Claims {
         }
     }
 
-    /// Applies a change of the cluster map to the claims. If an event had another head in the placement `former`, that
-    /// head may have granted a claim that this node does not know. Such events are marked as unsure, so this node does
-    /// not grant them too early.
+    /// Applies a change of the cluster map to the claims. If an event had a different head node before the change, in
+    /// the placement `former`, that head may have granted a claim that this node does not know. Such an event is marked
+    /// as unsure. This node grants no claim of an unsure event until the claims of the former head have certainly
+    /// ended.
     pub(super) fn follow_heads(&mut self, former: &Placement, placement: &Placement) {
         if self.0.is_none() {
             return;

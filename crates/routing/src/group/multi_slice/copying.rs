@@ -13,9 +13,10 @@ use crate::ids::{Epoch, NodeId};
 use crate::protocol::{AskCells, BackupCells, CellParts, ClockReading, PeerBody};
 
 impl LocalState {
-    /// Sends cells of a slice to a node that has requested them. This node sends its cells only if its copy of the
-    /// slice is complete, and if it already acts under a cluster map that is at least as new as the requesting node's
-    /// map. Otherwise events could be missing from the cells.
+    /// Sends cells of a slice to a node that has requested them. The cells must not lack any event, so this node sends
+    /// them only under two conditions. First, its own copy of the slice is complete. Second, its cluster map has the
+    /// same epoch as the map of the requesting node, or a later one. From that epoch on, every new event is also sent
+    /// to the requesting node.
     pub(super) fn send_cells(&mut self, to: NodeId, ask: &AskCells, epoch: Epoch, outbox: &mut Outbox) {
         let placement = self.membership.placement();
         let incarnation = self.membership.site().incarnation;
@@ -59,9 +60,10 @@ impl LocalState {
         put
     }
 
-    /// Updates the estimate of the remaining room after a slice was fetched from another copy. The estimate uses the
-    /// number of events that the slice has counted in the newest generation. If the filter refreshes repeated events,
-    /// this number is not used, because a slice then counts an event again with each repetition.
+    /// Updates the estimate of the remaining room after a slice was fetched from another copy. The fetched slice
+    /// contains a count of the events in the newest generation, from which the number of all events is estimated. If
+    /// the filter refreshes repeated events, the slice counts each repetition as an event. The count is then too high,
+    /// so it is not used.
     fn count_events_of(&mut self, slice: u32) {
         let Some(Some(slice)) = self.own.slices().get(slice as usize) else { return };
         let is_newest = slice.newest_generation() == self.fill.newest() && self.refresh == Refresh::Fixed;

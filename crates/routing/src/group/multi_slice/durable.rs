@@ -1,9 +1,10 @@
 //! The journal entries of a group, which preserve its state when the process ends.
 //!
-//! When a batch of events arrives, its idempotency keys are written to the journal with unknown verdicts before any
-//! cell is set. If the node crashes later, the restarted process recognizes a retry of the batch, and does not call its
-//! events duplicates of their own first attempt. In general, a journal entry is written before all replies and messages
-//! that depend on it.
+//! When a batch of events arrives, its idempotency keys are written to the journal before any cell is set. The verdicts
+//! are not known at that time. If the node then crashes, the restarted process recognizes a retry of the batch by these
+//! keys. Without them, it would find the cells of the first attempt and call the events duplicates of themselves.
+//!
+//! In general, a journal entry is written before all replies and messages that depend on it.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +17,8 @@ use crate::protocol::{BatchName, ClockReading, Command, Entry, NamedEvent, Posit
 use crate::verdict::Decision;
 
 /// Maximum number of events in one journal record, and in one entry with cells. The limit ensures that a record fits
-/// into a segment of the journal. An entry with idempotency keys is never divided, so if it has more events, it becomes
-/// a record of its own.
+/// into a segment of the journal. Entries with idempotency keys cannot be divided. If such an entry contains more
+/// events than this limit, it becomes a record of its own.
 const RECORD_EVENTS_MAX: usize = 1 << 10;
 
 /// Journal entries that the inputs since the last call have caused.

@@ -90,11 +90,13 @@ impl LocalState {
 
     /// Returns the event for which a lookup must wait, or `None` if the lookup need not wait.
     ///
-    /// A lookup waits if an event with the same positions is in flight and its cells are being set. Recording that
-    /// event can still fail, so the cells that the lookup would find do not prove that the event is known.
+    /// A lookup waits while the cells of another event with the same positions are being set. The lookup would find
+    /// these cells, but recording that event can still fail. The cells therefore do not prove yet that the event is
+    /// known.
     ///
-    /// The lookup need not wait if the event in flight was itself found as a duplicate, and if this result is also
-    /// valid for the time of the lookup.
+    /// There is one exception. If the other event was itself found in the filter, and was not new, it was recorded
+    /// earlier. The lookup then need not wait, unless that result is not valid for the time about which the lookup
+    /// asks.
     fn recorded_by(&self, flights: &InFlightEvents, ticket: Ticket) -> Option<Ticket> {
         let leader = flights.leader_of(ticket)?;
         let leading = flights.flight(leader)?;
@@ -105,9 +107,9 @@ impl LocalState {
     }
 
     /// Returns whether an event may have been found only because an earlier attempt of the same submission set its
-    /// cells. This can happen after a restart. Assume that an earlier process of this node replied first-seen to the
-    /// first attempt and then ended. The replay guard of that process is lost, so the new process does not recognize
-    /// the retry, but the cells of the event are still set on other nodes.
+    /// cells. This can happen after a restart. For example, an earlier process of this node replied first-seen to the
+    /// first attempt and then crashed, and its replay guard was lost. The new process does not recognize the retry, but
+    /// finds the cells that the first attempt has set on other nodes.
     ///
     /// If the cells of the event are also set on this restarted node, they were set after the restart. In that case,
     /// another submission has recorded the event, and the event is a real duplicate. There are two exceptions in which
@@ -116,8 +118,8 @@ impl LocalState {
     /// - The cells on this node may be set by chance, because other events use the same cells.
     /// - In a filter tree below the root, an earlier query of the same submission may have set the cells.
     ///
-    /// A producer retries a submission whose reply it does not know only if it sends idempotency keys, and only within
-    /// the retry horizon. In all other cases, the submission has no earlier attempt that could have set the cells.
+    /// A submission can have an earlier attempt only if its producer sends idempotency keys, and only if the first
+    /// attempt was made within the retry horizon. In all other cases, no earlier attempt can have set the cells.
     pub(super) fn may_be_its_own(&self, event: Event<'_>) -> bool {
         if self.was_headed_elsewhere(event) {
             return true;
@@ -145,11 +147,11 @@ impl LocalState {
         self.membership.is_young(self.policies.durability, self.present.now_ms())
     }
 
-    /// Returns the reason for an undecided reply if a former head of an unrecorded event may have granted the event to
-    /// a client. Returns `None` if no former head can have an active claim of the event.
+    /// Returns the reason for an undecided reply if an event is not recorded, but a former head node of the event may
+    /// have granted a claim on it to a client. Returns `None` if no former head can have an active claim on the event.
     ///
-    /// If the operation is itself a claim, this node asks the former head before it grants the claim. The result is
-    /// therefore also `None` if the former head can be asked.
+    /// A client that wants to claim the event needs no undecided reply if the former head can be asked. This node then
+    /// asks the former head about its claims before it grants the new claim. In that case, the result is `None` too.
     fn unknown_claim(&self, claims: &Claims, event: Event<'_>) -> Option<Reason> {
         let claiming = claims.get()?;
         let now_ms = self.present.now_ms();

@@ -8,19 +8,19 @@
 //! - If the first estimate leaves little room, the node also estimates the number of events from the number of its
 //!   cells in use. It then uses the estimate that leaves more room.
 //!
-//! A count of events can be too high. If another node loses its cells, keys that were already counted become first-seen
-//! again and are counted a second time. The number of cells in use corrects this error, because the cells of such a key
-//! are already set on this node, so their number does not grow.
+//! The count of events can be too high. If another node loses its cells, events that were already counted become
+//! first-seen again and are counted a second time. The number of cells in use corrects this error. The cells of such an
+//! event are still set on this node, so recording the event again does not increase the number of cells in use.
 //!
-//! The kind `generations` does not count cells in use. In a filter of this kind, a key that was counted twice takes the
-//! room of two keys until its window ends.
+//! The kind `generations` cannot use this correction, because it does not count cells in use. In a filter of this kind,
+//! an event that was counted twice takes the room of two events until its window ends.
 //!
 //! The embedded engine opens a new generation at exactly the event that finds the newest generation full. In a cluster,
 //! the nodes must first agree on a new generation, so each node proposes it a little earlier, based on its own
 //! estimate. The error of this estimate is about the square root of the number of events.
 //!
-//! A cluster therefore opens a generation at a different event than the embedded engine. For the same reason, a full
-//! filter in a cluster starts to reject events at a different event.
+//! As a consequence, a cluster opens a generation at a different event than the embedded engine. A filter that has no
+//! room for further generations rejects events when it is full, and the first rejected event also differs.
 
 use firstseen_filter::rates::plain;
 use firstseen_filter::{
@@ -153,9 +153,9 @@ impl Fill {
     }
 
     /// Raises the count of recorded events if the count of one slice indicates that it is too low. `of_slice` counts
-    /// the events that have cells in this slice, which are only a part of all events. The function divides this count
-    /// by the expected share of events that have cells in a given slice. The result is an estimate of the number of all
-    /// events. If the estimate is not above the present count, it has no effect.
+    /// the events that have cells in this slice, which are only a part of all events. For example, if an event has
+    /// cells in a given slice with a probability of one half, the number of all events is about twice this count. If
+    /// that estimate is not above the present count, nothing changes.
     pub(crate) fn adopt(&mut self, of_slice: &LiveEvents) {
         let misses_slice = (1.0 - 1.0 / self.slices.max(1) as f64).powf(f64::from(self.whole.hashes()));
         let all = of_slice.times(1.0 / (1.0 - misses_slice));
@@ -164,9 +164,10 @@ impl Fill {
         }
     }
 
-    /// Returns whether the newest generation has room for another event. The `pending` events that are about to be
-    /// recorded already count as recorded. The callback `used_cells` returns the number of cells in use in this node's
-    /// slices. It is called only if its result can make a difference.
+    /// Returns whether the newest generation has room for another event. `pending` further events are about to be
+    /// recorded, and they count as if they were already recorded. The callback `used_cells` returns the number of cells
+    /// in use in this node's slices. Because counting takes time, it is called only if its result can make a
+    /// difference.
     pub(crate) fn room(&self, own_slices: u64, pending: u64, used_cells: impl FnOnce() -> u64) -> Room {
         let Some((growth, room_events)) = self.growth.as_ref().zip(self.room_events(own_slices, used_cells)) else {
             return Room::Free;

@@ -102,9 +102,9 @@ impl InFlight {
         self.flights.retire(ticket);
     }
 
-    /// Gives an event and its waiting retries the same verdict. In a filter tree, the verdict also states where the
-    /// event was found, for a window of `span_units` units. Returns `false` if the event already has a verdict or does
-    /// not exist.
+    /// Gives the same verdict to an event and to the retries of the event that wait for it. In a filter tree, the
+    /// verdict also states where the event was found. The length of the window, `span_units`, is needed for this
+    /// statement. Returns `false` if the event already has a verdict or does not exist.
     pub(super) fn decide_with_echoes(&mut self, ticket: Ticket, outcome: Decision, span_units: Option<u64>) -> bool {
         let Some((batch, index)) = self.flights.event_mut(ticket) else { return false };
         let seen = batch.decide(index, outcome, |flight| span_units.map(|span_units| flight.seen(span_units)));

@@ -169,9 +169,9 @@ impl Batch {
         !std::mem::replace(&mut self.is_replied, true)
     }
 
-    /// Returns whether a message of early duplicates may still be sent for the batch. Early duplicates tell a producer
-    /// about found events before the rest of the batch is decided. If another level of a filter tree has sent the
-    /// batch, no such message is sent, because that level waits for the complete reply anyway.
+    /// Returns whether a message of early duplicates may still be sent for the batch. Such a message tells a producer
+    /// which events of the batch were found before the rest of the batch is decided. No such message is sent to another
+    /// level of a filter tree, because that level waits for the complete reply anyway.
     pub(crate) fn awaits_early(&self) -> bool {
         self.header.from.is_none() && self.is_pending() && !self.is_replied && !self.has_sent_early
     }
@@ -278,9 +278,9 @@ impl Batch {
         self.holds[index] = hold;
     }
 
-    /// Gives an event its verdict, unless the event already has one. If this call has given the verdict, it returns
-    /// where a filter tree has found the event, which it learns from the callback `seen`. If the event already had a
-    /// verdict, that verdict stays unchanged and the result is `None`.
+    /// Sets the verdict of an event, unless the event already has one. An existing verdict stays unchanged, and the
+    /// result is then `None`. If the verdict was set, the result states where a filter tree has found the event. The
+    /// callback `seen` provides this information.
     pub(crate) fn decide(
         &mut self,
         index: usize,

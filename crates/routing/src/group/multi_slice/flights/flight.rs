@@ -179,8 +179,9 @@ impl InFlightEvent {
     /// Takes over the decision of another level of a filter tree, and returns the resulting verdict. `seen` states
     /// where the other level has found the event.
     ///
-    /// If `is_brought_up` is set, a lower level decided the event on its own earlier, and now reports it. If this level
-    /// has already found the reported event, the verdict is duplicate, no matter what the other level has decided.
+    /// If `is_brought_up` is set, the event is a report: a lower level has decided the event alone earlier, and sends
+    /// it to this level now. If this level has itself found the event, the verdict is duplicate, no matter what the
+    /// other level has decided.
     pub(crate) fn take_over(
         &mut self,
         decision: Decision,
@@ -243,9 +244,9 @@ impl InFlightEvent {
         !std::mem::replace(&mut self.is_decided, true)
     }
 
-    /// Returns whether the verdict on this event also decides another event that waits for it. The waiting event has
-    /// the same positions and the given stamp. It is decided too if it is certainly a duplicate of this event, and if
-    /// no further cells must be set for it.
+    /// Returns whether the verdict on this event also decides another event, which has the same positions and waits for
+    /// this event. `stamp` states to which unit of the window the waiting event belongs. The waiting event needs no
+    /// test of its own if it is certainly a duplicate of this event, and if no further cells must be set for it.
     pub(crate) fn covers(&self, stamp: Stamp, rule: &WindowRule, refresh: Refresh) -> bool {
         let is_found = match self.outcome {
             Decision::FirstSeen => stamp.judged < rule.expiry(self.stamp.unit),
