@@ -56,9 +56,9 @@ impl Ended {
         matches!(self, Self::Stopped)
     }
 
-    /// Returns the exit code of the run. `left` is the result of the work after the last record, which is writing the
-    /// saved state and the report. `is_unclean` is true if the run must fail although it has read its whole input. For
-    /// example, a run with `--strict` fails if a record could not be judged.
+    /// Returns the exit code of the run. After the last record, the run still writes its saved state and its report,
+    /// and `left` is the result of that work. `is_unclean` is true if the run must fail although it has read its whole
+    /// input. For example, a run with `--strict` fails if a record could not be judged.
     ///
     /// # Errors
     /// Returns the error that ended the run, or else the error of writing the state and the report. If both failed,

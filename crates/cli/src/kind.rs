@@ -49,9 +49,9 @@ impl KindChoice {
     /// Returns the definition of the filter to build. `made` is the definition of the saved filter that the run
     /// continues with, if there is one.
     ///
-    /// The saved filter may come from a release with a different default kind. If the same flags would have produced
-    /// the saved filter in that release, the function returns a definition of that kind, so that the run can continue
-    /// with the saved filter.
+    /// The release that saved the filter may have had a different default kind. If the same flags would have produced
+    /// the saved filter in that release, the function returns a definition of the saved filter's kind. The run can then
+    /// continue with the saved filter.
     pub(crate) fn definition(
         &self,
         slicing: Slicing,
@@ -117,7 +117,7 @@ fn lateness_ms(asked: &FilterSpec, stamps: Stamps) -> Option<u64> {
     }
 }
 
-/// Returns whether the filter `one` uses memory better than the filter `other`. If both filters have the same capacity,
+/// Returns whether the filter `one` uses memory better than the filter `other`. Of two filters with the same capacity,
 /// the filter with less memory is better. If the user specified the memory instead of the capacity, the filter with
 /// room for more events is better.
 ///

@@ -1,6 +1,6 @@
-//! A certificate authority, and the certificates that it signs. A node both accepts and opens connections, so its
-//! certificate is valid for servers and for clients. The certificate of a client is valid only for clients, so it
-//! cannot be used to accept connections as a node.
+//! Creates a certificate authority and the certificates that it signs. The certificate of a node is valid for servers
+//! and for clients, because a node accepts connections and also opens connections to other nodes. The certificate of a
+//! client is valid only for clients, so nobody can use it to accept connections as a node.
 
 use anyhow::Context;
 use firstseen_wire::tls::subject;
@@ -129,8 +129,9 @@ fn name_of(key: &KeyPair) -> String {
     format!("{NAME} {id}")
 }
 
-/// Returns the certificate parameters of an authority. All parameters follow from the name of the authority. To sign
-/// further certificates later, a user therefore needs to keep only the key and the certificate of the authority.
+/// Returns the certificate parameters of an authority. The parameters are computed from the name of the authority
+/// alone, so they can be computed again whenever a further certificate must be signed. A user therefore needs to keep
+/// only the key and the certificate of the authority.
 fn authority_params(name: &str) -> anyhow::Result<CertificateParams> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name = named(name);

@@ -36,9 +36,11 @@ pub(crate) struct Claims {
 /// Claims by node. `None` stands for a node that does not answer.
 pub(crate) type ByNode = Vec<(NodeId, Option<Claims>)>;
 
-/// Returns the number of claims of each filter that supports claims, by node. In a tree of filters, only the root
-/// counts claims. All nodes are asked at the same time. Nodes that are marked down or listed in `unreachable` are not
-/// asked, and have `None` in the result.
+/// Returns the number of claims of each filter that supports claims, separately for each node. In a tree of filters,
+/// only the root counts claims, so the result has no entries for the other levels.
+///
+/// The function asks all nodes at the same time. It does not ask nodes that are marked down or listed in `unreachable`,
+/// and the result contains `None` for them.
 pub(crate) async fn of_all(
     operator: &Operator,
     map: &ClusterMap,

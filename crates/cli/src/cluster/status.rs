@@ -1,6 +1,6 @@
-//! The state of a cluster as one of its nodes knows it. If the cluster runs a newer release than this program, it may
-//! have filters that this program cannot read. The state does not contain these filters, and a notice on stderr names
-//! each of them.
+//! The state of a cluster as one of its nodes knows it. If the cluster runs a newer release than this program, the
+//! program may be unable to read the definitions of some filters. The state omits these filters, and a notice on stderr
+//! names each of them.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,6 @@
-//! The contents of `cluster status` and `filter list`, as text for users and as JSON for scripts. Both forms are made
-//! from the structs of this module, which are computed from the cluster map and the answers of nodes. The JSON document
-//! is the serialized struct, and the text is written from its fields. Fields that only the text needs are skipped in
-//! JSON.
+//! The contents of `cluster status` and `filter list`, as text for users and as JSON for scripts. The structs of this
+//! module are computed from the cluster map and the answers of nodes. The JSON document is the serialized struct, and
+//! the text is written from the same fields. Fields that only the text needs are not part of the JSON document.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,9 +1,9 @@
 //! Detects records that arrive more than one window after records with later times.
 //!
-//! A filter reports an event as seen if the cells at its positions are set and have not expired. For a record that is
-//! older than the window, this report can be misleading: the cells may have been set by an equal record that is more
-//! than one window newer. Such records are not duplicates of each other. The older record is therefore treated as late,
-//! and passed on instead of being dropped.
+//! A filter reports an event as seen if all cells at its positions are set and have not expired. For a record that is
+//! older than the window, this report can be wrong, because an equal record that is more than one window newer may have
+//! set the cells. Two equal records that are more than one window apart are not duplicates of each other. This module
+//! therefore treats the older record as late, so that it is passed on instead of being dropped.
 
 use firstseen_filter::Window;
 use firstseen_routing::Answer;
@@ -29,13 +29,13 @@ impl BeyondWindow {
         Self { window_ms, clock_ms }
     }
 
-    /// Returns the end of a range of events that the filter may answer together. The range is a part of the current
-    /// batch, which has `events` events, and it begins with event `start`. `times_ms` contains the times of all events
-    /// of the batch.
+    /// Returns the end of a range of events that the filter answers in one step, before any of the answers are checked.
+    /// The range begins with event `start` of the current batch, which has `events` events. `times_ms` contains the
+    /// times of all events of the batch.
     ///
-    /// A range without events that are older than the window extends to the end of the batch. A range with such old
-    /// events is shorter: the clock advances by at most an eighth of the window within the range. The cells that these
-    /// events have set are then still valid when [`Self::call_late`] checks the answers.
+    /// If no event of the batch from `start` on is older than the window, the range extends to the end of the batch.
+    /// Otherwise the range ends so early that the clock advances by at most an eighth of the window within it. The
+    /// cells that the old events have set are then still valid when [`Self::call_late`] checks the answers.
     pub(super) fn piece_end(&self, times_ms: &[u64], start: usize, events: usize) -> usize {
         let Some(window_ms) = self.window_ms else { return events };
         let times_ms = &times_ms[start.min(times_ms.len())..events.min(times_ms.len())];

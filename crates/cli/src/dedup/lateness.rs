@@ -57,9 +57,10 @@ impl PastLateness {
     }
 }
 
-/// Returns the text that a report prints after the number of late records. The text says what happened to these
-/// records, which depends on `--late`, and which flag helps. `definition` is `None` for a filter of a cluster, whose
-/// settings this command cannot change.
+/// Returns the text that a report prints after the number of late records. The text says what the flags `--late` and
+/// `--unjudged` made of these records, and which flag avoids late records. `definition` is the definition of a filter
+/// in this process. It is `None` for a filter of a cluster, because this command cannot change the settings of such a
+/// filter.
 pub(super) fn late_meaning(
     late: Option<LateArg>,
     unjudged: UnjudgedArg,

@@ -85,9 +85,10 @@ impl OrderOfInput {
     }
 
     /// Checks whether a wrong order of the input explains why events are late or have implausible times. `found`
-    /// contains the answers to the events of `batch`, beginning with event `start`. Returns the index of the first
-    /// affected event, and the kind of disorder. Returns `None` if the order is not the reason, or if the run has
-    /// already printed a message about the order.
+    /// contains the answers to the events of `batch`, beginning with event `start`.
+    ///
+    /// If the order is the reason, the function returns the index of the first affected event and the kind of disorder.
+    /// It returns `None` if the order is not the reason, or if the run has already printed a message about the order.
     pub(super) fn look<R, F: Fn(usize) -> bool>(
         &mut self,
         batch: &Batch<R>,

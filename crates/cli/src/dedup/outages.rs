@@ -1,6 +1,6 @@
-//! Decides when a run prints a message about undecided answers. The run prints a message when a problem begins, when a
-//! further kind of reason appears, and when the problem ends. Problems that come and go quickly cause few messages,
-//! because a problem ends only after a quiet period.
+//! Decides when a run prints a message about undecided answers. The run prints a message when a problem begins, when
+//! the problem gets a reason of a different kind, and when the problem ends. A problem ends only after a quiet period,
+//! so a problem that comes and goes quickly causes few messages.
 //!
 //! A problem begins with the first undecided answer. It ends when no answer was undecided for [`QUIET`] and the filter
 //! has recorded a new event since.
@@ -47,11 +47,11 @@ pub(super) struct Why {
 }
 
 impl Why {
-    /// Returns the kind of the reason why an event is undecided. Similar reasons have the same kind, and the user gets
-    /// another message about a problem only if the kind changes.
+    /// Returns a value that identifies the kind of reason why an event is undecided. While a problem lasts, the user
+    /// gets another message only if the kind changes. Similar reasons therefore have the same kind.
     ///
-    /// For example, the cluster soon marks an unreachable node as down. Both reasons have the same kind, because a
-    /// second message would tell the user nothing new.
+    /// For example, the reason may first be an unreachable node, and soon afterwards the same node marked as down by
+    /// the cluster. Both reasons have the same kind, because a second message would tell the user nothing new.
     fn kind(self) -> Kind {
         let has_lost = self.reason == Reason::SlicesDown && self.has_lost;
         (self.reason, has_lost, has_lost && self.has_down)
@@ -92,9 +92,9 @@ pub(super) enum Turn {
 }
 
 impl Outages {
-    /// Checks whether the answers to a chunk of events change the state of the problem. A change is the beginning of a
-    /// problem, its end, or a further kind of reason. Returns the change and the index of the first event that shows
-    /// it, or `None` if there is no change.
+    /// Updates the state of the problem with the answers to a chunk of events. If the problem begins, ends or gets a
+    /// reason of a different kind, the function returns this change and the index of the first event that shows it.
+    /// Otherwise it returns `None`.
     ///
     /// The callback `why` receives the index of an undecided event, and returns the reason that the cluster gave.
     pub(super) fn look(
@@ -204,9 +204,9 @@ mod tests {
         assert_eq!(troubles.total, 4);
     }
 
-    /// A node that was down returns without the events that it knew before. The operator needs a second message in this
-    /// case, because the remedy differs: waiting until the node is back is not enough, and the filter is only complete
-    /// again after a whole window.
+    /// Tests the messages about a node that goes down and then returns without the events that it knew before. When the
+    /// node returns, the operator needs a second message, because the remedy has changed. Before, it was enough to wait
+    /// until the node is back. Now the filter is complete again only after a whole window.
     #[test]
     fn another_reason_has_one_line_a_trouble() {
         let start = Instant::now();

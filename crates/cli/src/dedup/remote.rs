@@ -35,11 +35,12 @@ use crate::terminal::progress::Progress;
 use crate::terminal::stop::Stop;
 use crate::unjudged::UnjudgedReason;
 
-/// Maximum number of events that were sent and not answered yet. When this number is reached, the run does not send the
-/// next batch until an answer arrives.
+/// Maximum number of events that the run has sent and the cluster has not answered yet. When this number is reached,
+/// the run waits for an answer before it sends the next batch.
 ///
-/// The limit is high enough to keep a cluster busy. It is lower than the number of events that the client can queue at
-/// once. The client therefore never has to make a batch wait, and accepts events in the order of the input.
+/// The limit is high enough to keep a cluster busy, but lower than the number of events that the client can queue at
+/// once. The queue of the client is therefore never full, so the client accepts every batch immediately and in the
+/// order of the input.
 const INFLIGHT_EVENTS_MAX: usize = 1 << 16;
 /// Maximum number of unanswered batches, however small they are.
 const INFLIGHT_BATCHES_MAX: usize = 32;
@@ -51,8 +52,9 @@ const DEADLINE_MS: u64 = 15_000;
 /// first.
 const OVERLOAD_RETRIES_MAX: u32 = 16;
 
-/// Maximum number of attempts to confirm a written record if the cluster cannot decide the request. If all attempts
-/// fail, the claim ends with its lease. The next consumer that claims the event then writes the record a second time.
+/// Maximum number of attempts to confirm the claim of a written record. An attempt fails if the cluster cannot decide
+/// the request. If all attempts fail, the claim ends with its lease, and the next consumer that claims the event writes
+/// the record a second time.
 const CONFIRMS_MAX: u32 = 3;
 
 /// Minimum time between two messages that records wait because nodes have problems.
@@ -194,8 +196,8 @@ impl<R: Records> Remote<R> {
     /// Makes `batch` the current batch, and stores the verdicts about its events. `asked` is the number of earlier
     /// attempts to claim these events.
     ///
-    /// If the run was interrupted, it can no longer confirm further records. In that case this function releases the
-    /// claims that were granted for the batch, so the run does not write the records of these claims.
+    /// An interrupted run can no longer confirm further records. For such a run, this function releases the claims that
+    /// were granted for the batch, and the run does not write the records of these events.
     ///
     /// # Errors
     /// Returns an error if the filter was dropped, because nothing can be judged any more.
@@ -440,9 +442,9 @@ impl<R: Records> Verdicts<R> for Remote<R> {
 
 /// Converts a verdict of a cluster to an answer.
 ///
-/// If the cluster considers the time of an event implausible, the answer is [`Answer::Undecided`] instead of
-/// [`Answer::Refused`]. The answer `Refused` would mean that the record itself has a wrong time. This run cannot know
-/// that, because the cluster compares the time with the events of all producers, and the run sees only its own.
+/// If the cluster considers the time of an event implausible, the answer is [`Answer::Undecided`]. The answer
+/// [`Answer::Refused`] would be wrong here, because it means that the record itself has a wrong time. This run cannot
+/// know that: the cluster compares the time with the events of all producers, and the run sees only its own events.
 fn answer_of(verdict: Verdict) -> Answer {
     match verdict {
         Verdict::FirstSeen => Answer::FirstSeen,

@@ -36,11 +36,11 @@ pub(super) struct Setup<D> {
     pub(super) secret: FilterSecret,
 }
 
-/// Returns the filter of the run after its lateness was determined. With `--lateness auto`, the function chooses the
-/// lateness from the times of the first records, and returns a new filter with this lateness.
+/// Determines the lateness of the filter `here`, and returns the filter with this lateness. With `--lateness auto`, the
+/// function chooses the lateness from the times of the first records.
 ///
-/// Without that flag, the function returns `here` unchanged. It does the same if `here` continues a saved state, or if
-/// records are timed by their arrival.
+/// The function returns `here` unchanged in three cases: if the flag is not given, if `here` continues a saved state,
+/// and if the run uses the time of arrival as the time of each record.
 pub(super) fn measure<R: Records>(
     here: LocalDecider,
     args: &DedupArgs,

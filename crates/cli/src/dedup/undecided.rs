@@ -18,8 +18,9 @@ use crate::unjudged::{Disposition, UnjudgedReason};
 /// Message about the last record of a file if its time is far ahead of the other times of the file, and no later record
 /// can confirm this time.
 ///
-/// Usually, the first records of the next file show whether such a time is right. However, if the next file begins
-/// before the end of this file, its records say nothing about the time.
+/// Usually, the first records of the next file show whether such a time is right, because they were written after it.
+/// However, if the next file begins at an earlier time than this file ends, it does not continue this file. Its records
+/// then say nothing about the time.
 const AT_FILE_END: &str = "undecided: its time is more than --future-max ahead of its file, and the next file is older: name the \
                            oldest file first";
 

@@ -114,9 +114,9 @@ impl Waits {
     }
 }
 
-/// Waits for the reply to a request, but stops the wait soon after the run must end. `wait_ended` completes when the
-/// run must end, for example after an interrupt. From then on, the function waits for at most the duration `more`.
-/// Returns `None` if no reply has arrived by the end of this duration.
+/// Waits for the reply to a request, but stops waiting soon after the run must end. `wait_ended` completes at the
+/// moment when the run must end, for example because of an interrupt. From that moment on, the function waits for at
+/// most the duration `more`. If no reply arrives in this time, it returns `None`.
 pub(super) async fn answered<T>(
     request: impl Future<Output = T>,
     wait_ended: impl Future<Output = Instant>,

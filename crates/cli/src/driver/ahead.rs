@@ -1,6 +1,6 @@
-//! Checks the times at the end of a batch against the times of the records that follow. A clock that is wrong can give
-//! a record a time far in the future. If the following records have similar times, the time of the record is confirmed.
-//! If the following records have much earlier times, they contradict it.
+//! Checks the times at the end of a batch against the times of the records that follow. The check is necessary because
+//! a wrong clock can give a record a time far in the future. If the following records have similar times, they confirm
+//! the time of the record. If they have much earlier times, they contradict it.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::input::{Batch, present_ms};
 pub(super) struct Reached(Option<i64>);
 
 impl Reached {
-    /// Returns how long to wait for the records after `batch` before the batch is decided. The wait is only needed if
-    /// the batch contains a time that is more than `step_ms` ahead of the time that the input has reached. Later
-    /// records must confirm such a time, so the function returns `doubt`. Otherwise it returns zero.
+    /// Returns how long to wait for the records after `batch` before the batch is decided. If a time of the batch is
+    /// more than `step_ms` ahead of the time that the input has reached, only later records can confirm it. The
+    /// function then returns `doubt`. Otherwise no confirmation is needed, and the function returns zero.
     pub(super) fn patience<R>(&mut self, batch: &Batch<R>, step_ms: u64, doubt: Duration) -> Duration {
         let Some((middle_ms, greatest_ms)) = batch.last_times_ms() else { return Duration::ZERO };
         // If most times lie in the future, all of them may be wrong together. A single record does not confirm its own
@@ -29,11 +29,12 @@ impl Reached {
     }
 }
 
-/// Returns the times that can confirm or contradict the last times of the batch `held`. Usually these are the first
-/// times of `next`, which is the following batch.
+/// Returns the times that can confirm or contradict the last times of the batch `held`. If the following batch `next`
+/// belongs to the same file, these are the first times of `next`. If `next` belongs to a different file, the function
+/// `behind` determines the times.
 ///
-/// A time that is at most `step_ms` ahead of the other times needs no confirmation. If `step_ms` is `None`, the filter
-/// does not use times, so the result is empty.
+/// Only a time that is more than `step_ms` ahead of the other times needs confirmation. If `step_ms` is `None`, the
+/// filter does not use times, so no confirmation is needed and the result is empty.
 pub(super) fn ahead_ms<R>(held: &mut Batch<R>, next: &Batch<R>, step_ms: Option<u64>) -> Vec<u64> {
     let Some(step_ms) = step_ms else { return Vec::new() };
     if held.file == next.file {

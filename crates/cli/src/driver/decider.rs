@@ -25,13 +25,14 @@ pub(crate) trait Decider<R: Records> {
     /// Decision about one event.
     type Decision;
 
-    /// Limit in milliseconds up to which the time of an event may be ahead of all other times without confirmation. A
-    /// time that exceeds the limit is plausible only if later events have similar times. `None` means that the filter
-    /// does not use times.
+    /// Maximum amount in milliseconds by which an event may be ahead of all other events without confirmation. A time
+    /// that is farther ahead is plausible only if later events have similar times. `None` means that the filter does
+    /// not use times.
     fn step_ms(&self) -> Option<u64>;
 
-    /// Submits a batch, and returns the next batch whose events are decided, which may be the submitted batch or an
-    /// earlier batch. `None` means that no batch is decided yet, and that the driver may submit further batches.
+    /// Submits a batch, and returns the next batch whose events are decided. The returned batch can be the submitted
+    /// batch or an earlier batch. `None` means that no batch is decided yet. In that case, the driver may submit
+    /// further batches.
     ///
     /// `ahead_ms` contains the times of the records that follow the submitted batch, as far as they are known.
     ///

@@ -224,9 +224,9 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         self.saving.end(ended, |path| self.decider.save(path), || self.outputs.sync())
     }
 
-    /// Returns the exit code of a run. `left` is the result of the work after the last record, which is writing the
-    /// saved state and the report. If `is_strict` is set (`--strict`), the run fails if at least one record could not
-    /// be judged.
+    /// Returns the exit code of a run. After the last record, the run still writes its saved state and its report, and
+    /// `left` is the result of that work. If `is_strict` is set (`--strict`), the run fails if at least one record
+    /// could not be judged.
     ///
     /// # Errors
     /// Returns the error that ended the run, or the error of writing the state and the report.
@@ -250,9 +250,9 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
         if is_usage(&error) && !self.gate.is_open() { Ended::Refused(error) } else { Ended::Output(error) }
     }
 
-    /// Submits the batch `held` to the decider, if there is a batch, and writes the records of each batch that the
-    /// decider returns. `ahead_ms` contains the times of the records that follow `held` in the input, as far as they
-    /// are known.
+    /// Submits the batch `held` to the decider, and writes the records of each batch that the decider returns. If
+    /// `held` is `None`, the function does nothing. `ahead_ms` contains the times of the records that follow `held` in
+    /// the input, as far as they are known.
     fn pass_on(
         &mut self,
         held: Option<Box<Batch<O::Records>>>,
@@ -311,9 +311,9 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
 
     /// Returns whether the run must not fail with an error about flags that do not fit the input.
     ///
-    /// The result is true if at least one record was judged, because the flags then certainly fit. It is also true
-    /// while nodes have problems or other consumers hold records. No record may have been judged in these cases either,
-    /// but the reason is not the flags.
+    /// If at least one record was judged, the flags certainly fit the input, so the result is true. The result is also
+    /// true while nodes have problems or other consumers hold records. In these cases it is possible that no record was
+    /// judged, but the flags are not the reason.
     fn is_known(&self) -> bool {
         let unjudged = &self.outputs.unjudged;
         let is_in_trouble = unjudged.total() > unjudged.total_without_trouble();

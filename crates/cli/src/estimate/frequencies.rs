@@ -28,9 +28,9 @@ pub(super) struct Estimate {
 pub(super) struct Frequencies {
     pub(super) filter: DecayingFilter,
     pub(super) clock: WindowClock,
-    /// Limit in milliseconds up to which the time of an event may be ahead of all other times without confirmation. A
-    /// time that exceeds the limit is plausible only if later events have similar times. `None` means that the filter
-    /// does not use times.
+    /// Maximum amount in milliseconds by which an event may be ahead of all other events without confirmation. A time
+    /// that is farther ahead is plausible only if later events have similar times. `None` means that the filter does
+    /// not use times.
     pub(super) step_ms: Option<u64>,
     /// Definition and seed, which a saved filter depends on.
     pub(super) header: StateHeader<DecayingDefinition>,

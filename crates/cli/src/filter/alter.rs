@@ -214,10 +214,10 @@ struct Kept {
     lateness_ms: Option<u64>,
     /// Number of ticks that the user specified.
     ticks: Option<u32>,
-    /// Additional time in milliseconds for which the filter keeps events beyond its window. If the nodes stamp the
-    /// events, a filter needs this time, because the clocks of the nodes differ. The value is the time that the user
-    /// specified for the present filter. If the maximum clock difference of the cluster is greater, that difference is
-    /// used instead.
+    /// Additional time in milliseconds for which the filter keeps events after their window has ended. If the nodes
+    /// stamp the events, a filter needs this time, because the clocks of the nodes differ. The value is the greater of
+    /// two times: the time that the user specified for the present filter, and the maximum clock difference of the
+    /// cluster.
     clock_skew_ms: u64,
     /// How far ahead an event's time may be and still advance the clock without confirmation, from the flag or derived
     /// from the window.

@@ -95,12 +95,12 @@ impl RunArgs {
         self.saved_to().map(Lock::path_for)
     }
 
-    /// Returns whether the run keeps the records that earlier runs wrote to the files of `outputs`. A run without a
+    /// Returns what this run does with the records that earlier runs wrote to the files of `outputs`. A run without a
     /// saved filter replaces these records. A run with a saved filter must keep them: the filter reports the same
     /// records as duplicates, so this run would not write them again.
     ///
-    /// The method prints a warning if an output has content but the file of the saved filter does not exist yet. In
-    /// that case the filter does not know the records in the output, so the run may append a record that the output
+    /// The method prints a warning if an output has content although the file of the saved filter does not exist yet.
+    /// The new filter then does not know the records of the output, so the run may append a record that the output
     /// already contains.
     ///
     /// `quotes` is passed on to [`Earlier::Kept`]. It is the byte between two fields if quoted fields may contain line

@@ -1,13 +1,13 @@
 //! The clock that gives records their time of arrival (`--clock wall`). It stays usable when the clock of the machine
 //! is changed.
 //!
-//! The clock starts with the time of day at the beginning of the run, and advances at the rate of the monotonic clock.
-//! If the time of day is set to another value during the run, this clock does not follow at once. Otherwise, a time of
-//! day that is wrong for only a minute could end a window early, or keep a window open for years.
+//! The clock starts with the time of day at the beginning of the run, and then advances at the rate of the monotonic
+//! clock. It does not follow at once if the time of day is set to another value during the run. Otherwise, a time of
+//! day that is wrong for only a minute could end a window too early, or keep a window open for years.
 //!
-//! Changes of the time of day affect this clock only within limits. If the time of day is set back, this clock falls
-//! back by at most [`BACK_MAX_MS`]. If the time of day is set forward by more than a second, this clock follows only
-//! when the difference has lasted for a while.
+//! The clock follows a change of the time of day only within limits. It follows a change of at most a second at once.
+//! It follows a larger change only after that change has lasted for a while. If the time of day is set back by more
+//! than [`BACK_MAX_MS`], the clock does not follow at all.
 //!
 //! This module does not read any clock itself. Callers pass the time of day and the monotonic time, so tests can choose
 //! both.
@@ -24,9 +24,9 @@ use crate::exit::UsageError;
 const STEP_MAX_MS: i128 = 1_000;
 /// Time that a larger jump must last before it is followed.
 const JUMP_DURATION_MIN: Duration = Duration::from_secs(600);
-/// Maximum amount in milliseconds by which the clock of the run can be set back. If the time of day is set back by a
-/// larger amount, the clock of the run does not follow. The amount is limited because windows do not end until the
-/// clock has reached its earlier value again.
+/// Maximum amount in milliseconds by which the clock of the run follows the time of day backwards. If the time of day
+/// is set back by a larger amount, the clock of the run ignores the change. The reason for this limit is that no window
+/// ends until the clock has reached its earlier value again.
 ///
 /// For the same reason, a run refuses to continue with a saved filter whose clock is ahead of the present by more than
 /// this limit.
@@ -42,9 +42,9 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Returns the present time of this clock, in milliseconds since 1970. `day_ms` is the time of day, which can be
-    /// wrong because users and time servers can set it. `steady` is the time since the start of the run, measured by a
-    /// clock that cannot be set.
+    /// Returns the present time of this clock, in milliseconds since 1970. `day_ms` is the time of day. It can be
+    /// wrong, because users and time servers can set it. `steady` is the time since the start of the run, measured by a
+    /// monotonic clock, which nobody can set.
     pub(crate) fn at(&mut self, day_ms: u64, steady: Duration) -> u64 {
         let steady_ms = steady.as_millis().cast_signed();
         let seen_ms = i128::from(day_ms) - steady_ms;
@@ -97,9 +97,9 @@ mod tests {
     const YEARS_MS: u64 = 34 * 365 * 86_400_000;
     const MINUTE_MS: u64 = 60_000;
 
-    /// Returns by how many milliseconds the clock is ahead of the true time, for each of several moments. Each element
-    /// of `steps` describes one moment. Its first number is the true time since the start, and its second number is the
-    /// error of the time of day at that moment, both in milliseconds.
+    /// For each element of `steps`, returns by how many milliseconds the clock is ahead of the true time. An element
+    /// describes one moment: its first number is the true time since the start, and its second number is the error of
+    /// the time of day, both in milliseconds.
     fn times_at(steps: &[(u64, i64)]) -> Vec<i64> {
         let mut arrivals = Arrivals::default();
         let at = |&(steady_ms, off_ms): &(u64, i64)| {

@@ -7,8 +7,8 @@
 //! wrong order, or if the files are logs of different hosts. The records of the next file then say nothing about the
 //! end of the present file. In that case, the last records of the present file are compared with its earlier records.
 //!
-//! All functions of this module are pure. They are not misled by a single record with a wrong time, because they
-//! determine how far a file has advanced from the times of several records that agree.
+//! All functions of this module are pure. They determine how far a file has advanced from the times of several records
+//! that agree. A single record with a wrong time therefore does not mislead them.
 
 use firstseen_filter::AHEAD_EVENTS_MAX;
 
@@ -69,10 +69,11 @@ fn reached_ms(last_ms: &[u64], step_ms: u64, present_ms: u64) -> Option<u64> {
     confirmed_ms.map(|(_, time_ms)| *time_ms).max()
 }
 
-/// Finds out whether some of the last records of a file have times that are far too late. The function sorts the times
-/// and looks for a wide gap in the later half. A gap is wide if it is much longer than the usual gap between two times.
-/// The times after a wide gap are considered wrong. Returns the last time before the gap, or `None` if there is no wide
-/// gap.
+/// Finds out whether some of the last records of a file have times that are far ahead of the other times. The function
+/// sorts the times, and looks for a wide gap in the later half of them. A gap is wide if it is much longer than the
+/// usual gap between two times. The times after a wide gap are considered wrong.
+///
+/// Returns the last time before the gap, or `None` if there is no wide gap.
 fn before_burst_ms(last_ms: &[u64], step_ms: u64) -> Option<u64> {
     let mut sorted_ms = last_ms.to_vec();
     sorted_ms.sort_unstable();

@@ -78,11 +78,12 @@ fn greatest_behind_ms(times_ms: &[u64]) -> u64 {
     behind_ms.max().unwrap_or(0)
 }
 
-/// Returns whether the times of the sample go backwards as a whole, which means that its second half is clearly earlier
-/// than its first half. If the sample is too small to show this, the result is true.
+/// Returns whether the times of the sample fall as a whole, which means that the second half of the sample is clearly
+/// earlier than the first half. If the sample is too small to show this, the result is true.
 ///
-/// This test excludes an export that is sorted by user, with the newest record of each user first. Such an export also
-/// has many falling times, but its two halves cover the same period.
+/// The test distinguishes an input in reverse order from an export that is sorted by user, with the newest record of
+/// each user first. In such an export, many records are earlier than the record before them too, but the two halves
+/// cover the same period.
 fn have_fallen(times_ms: &[u64]) -> bool {
     let (first, second) = times_ms.split_at(times_ms.len() / 2);
     times_ms.len() < TREND_MIN || middle_ms(first).saturating_sub(middle_ms(second)) > span_ms(times_ms) / 8

@@ -63,9 +63,9 @@ pub struct Batch<R> {
     pub input_bytes: u64,
     /// Time of arrival of the records in milliseconds since 1970, if this is the time by which they are judged.
     pub arrived_ms: Option<u64>,
-    /// Whether this batch is the end of a file and the next file begins at an earlier time. In that case, the records
-    /// of the next file cannot confirm the time of the last record of this batch. The time of that record may therefore
-    /// be right even if it seems implausible.
+    /// Whether this batch is the end of a file and the next file begins at an earlier time. The records of the next
+    /// file then cannot confirm the time of the last record of this batch. That time may therefore be right although no
+    /// later record confirms it.
     pub is_before_older: bool,
     /// The parser's description of a field that no record has had so far, if no record could be read.
     pub lacking: Option<String>,

@@ -75,18 +75,18 @@ impl<R: Records> Queue<R> {
     }
 
     /// Returns how long to wait for the next records if they may confirm the time of an earlier record. For a stream,
-    /// the wait is short, because the next record may never arrive. For a file, the next records always arrive. The
-    /// wait is therefore long, so that a slow machine gives the same verdicts as a fast one.
+    /// the wait is short, because the next record may never arrive. For a file, the next records always arrive, so the
+    /// wait can be long. A long wait ensures that a slow machine gives the same verdicts as a fast one.
     pub(crate) fn doubt(&self) -> Duration {
         if self.is_stream { STREAM_CONFIRM_WAIT } else { FILE_CONFIRM_WAIT }
     }
 
     /// Waits for the next message from the reading thread, in two steps. The first step lasts for at most `patience`.
-    /// If no message has arrived by then, the function calls `idle`, in which the caller can do other work such as
+    /// If no message has arrived by then, the function calls `idle`, so that the caller can do other work such as
     /// writing records.
     ///
-    /// The second step lasts for at most the duration that `idle` has returned. If no message arrives in this step
-    /// either, the function returns [`Message::Pause`].
+    /// `idle` returns the maximum duration of the second step, or `None` for a wait without limit. If no message
+    /// arrives in the second step either, the function returns [`Message::Pause`].
     pub(crate) fn next(
         &self,
         patience: Duration,

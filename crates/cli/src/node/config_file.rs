@@ -113,11 +113,11 @@ fn section<'text, T: Default + Deserialize<'text>>(
     section.map(|section| T::deserialize(ValueDeserializer::from(section))).transpose().map(Option::unwrap_or_default)
 }
 
-/// Finds the name of the place of a mistake in the configuration, for an error message. A mistake can be in the
-/// configuration file or in a setting of the command line (`--set`).
+/// Names the place of a mistake in the configuration, for an error message. The mistake is either in the configuration
+/// file or in a setting of the command line (`--set`).
 ///
-/// The parser reports the place of a mistake as a number. Numbers up to the length of the file are byte positions in
-/// the file. Each greater number stands for one setting of the command line.
+/// The parser reports the place as a number. A number up to the length of the file is a byte position in the file. Each
+/// greater number stands for one setting of the command line.
 struct Place<'a> {
     path: &'a Path,
     text: &'a str,

@@ -110,9 +110,9 @@ fn forget(new_node: &Path) -> anyhow::Result<()> {
 
 /// Returns a listener for the signal SIGHUP, after which a node loads its certificates again.
 ///
-/// A node without certificates has nothing to load. If such a node runs as a service, the function nevertheless returns
-/// a listener, because the signal would end the node otherwise. If the node runs in a terminal, the result is `None`,
-/// so that the node ends when the user closes the terminal.
+/// A node without certificates has nothing to load again. If such a node runs as a service, it still needs a listener,
+/// because without one the signal would end the node. If the node runs in a terminal, the function returns `None`, so
+/// the signal ends the node when the user closes the terminal.
 fn hangup(file: &NodeFile) -> anyhow::Result<Option<Signal>> {
     let is_heard = file.node.tls.is_some() || !stdin().is_terminal();
     is_heard.then(|| signal(SignalKind::hangup()).context("cannot listen for signals")).transpose()

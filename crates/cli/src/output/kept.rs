@@ -10,11 +10,11 @@ use firstseen_records::{ends_inside_quotes, printable};
 const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// Returns the bytes that must be appended to `file` so that it ends with a complete record. If an earlier run was
-/// killed, the last record of the file may be incomplete. For example, its end may be missing, or it may end within a
-/// quoted field. In the second case, a record that is appended later would be read as part of that field.
+/// killed, the last record of the file may be incomplete, and may even end within a quoted field. A record that is
+/// appended after an open quote would be read as part of the quoted field.
 ///
-/// If the format has quotes, `quotes` is the byte between two fields. The function then reads the whole file, because
-/// the end of the file alone does not show whether a quote is open.
+/// `quotes` is the byte between two fields if the format has quotes, and `None` otherwise. With quotes, the function
+/// reads the whole file, because the end of the file alone does not show whether a quote is open.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read.

@@ -28,8 +28,9 @@ use sink::Sink;
 
 /// File name extensions of compressed files, which this program cannot write.
 const COMPRESSED: [&str; 6] = ["gz", "tgz", "bz2", "xz", "zst", "zstd"];
-/// Maximum size in bytes of a file that is read without a notice. Reading a larger file takes a while. An existing
-/// output file is read completely to find out whether it ends within a quoted field.
+/// Maximum size in bytes of an output file that is read without a notice to the user. A run that appends to an output
+/// file first reads the whole file, to find out whether it ends within a quoted field. For a file above this size,
+/// reading takes a while.
 const SHORT_BYTES: u64 = 1 << 30;
 
 /// Path under which the content of standard output can be read if standard output is a file.
@@ -65,8 +66,8 @@ impl Earlier {
 /// The run writes all records of a block in the order of the input, and then calls [`end_block`](Self::end_block)
 /// before it writes records of the next block.
 ///
-/// At first, an output must hold back all records. It writes them only when the run calls [`open`](Self::open) or
-/// [`release`](Self::release). A run that is refused before these calls therefore leaves no output.
+/// At first, an output must hold back all records, and write them only when the run calls [`open`](Self::open) or
+/// [`release`](Self::release). A run that is refused before it makes one of these calls therefore leaves no output.
 pub(crate) trait Output {
     /// Form of the records that this output takes.
     type Records: Records;
@@ -74,9 +75,11 @@ pub(crate) trait Output {
     /// Returns whether records that are sent to this output are written anywhere.
     fn is_kept(&self) -> bool;
 
-    /// Prepares to append records to the content that earlier runs have left, if this content is kept. For this
-    /// purpose, the output reads the content, which can take long. The run therefore calls this function only when it
-    /// knows that its flags fit the input. The run calls it before every block, but only the first call has an effect.
+    /// Prepares to append records to the content that earlier runs have left, if this content is kept. To prepare, the
+    /// output reads that content, which can take long.
+    ///
+    /// The run calls this function before every block, but only the first call has an effect. It makes the first call
+    /// only when it knows that its flags fit the input, so a run that is refused does not spend time on reading.
     ///
     /// # Errors
     /// Returns an error if the content cannot be read.
@@ -98,9 +101,9 @@ pub(crate) trait Output {
     /// Removes whatever this run created, because the run ends before anything was written.
     fn discard(&mut self);
 
-    /// Checks that the content which earlier runs have left begins with the same header as the input, if this content
-    /// is kept. `header` is the position of the input's header in `records`. The run calls this function after
-    /// [`Self::begin`], before it decides the first record.
+    /// Checks that the content which earlier runs have left begins with the same header as the input. `header` is the
+    /// position of the input's header in `records`. If the content of earlier runs is not kept, there is nothing to
+    /// check. The run calls this function after [`Self::begin`], before it decides the first record.
     ///
     /// # Errors
     /// Returns an error if the content begins with another header.

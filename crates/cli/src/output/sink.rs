@@ -12,9 +12,9 @@ pub(crate) struct Sink {
     to: File,
     /// The regular file that the sink writes to. `None` means that it writes to a pipe, a terminal or a device.
     file: Option<File>,
-    /// Buffer that collects complete pieces until it is full and is written to the file. If writing the buffer fails,
-    /// some of its bytes may already be in the file. The buffer is then emptied and not written again, so no byte is
-    /// written twice.
+    /// Buffer that collects complete pieces. When it is full, the sink writes it to the file. If this write fails, some
+    /// of the bytes may already be in the file. The sink then empties the buffer without writing it again, because a
+    /// second write would repeat those bytes.
     waiting: Vec<u8>,
 }
 

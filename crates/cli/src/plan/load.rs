@@ -64,9 +64,9 @@ pub(super) fn loads(spec: &FilterSpec, definition: &FilterDefinition, events: f6
 /// Computes how many generations a growing filter needs at `factor` times the planned load, and how much memory they
 /// take. All generations have the same size (Koloniari et al. 2011, section 5).
 ///
-/// A filter drops a generation when all its events have expired and the lateness has passed. Several generations
-/// therefore exist at the same time, and their number follows from the number of events that arrive during this period.
-/// A filter with a sliding window needs one more generation, because it is emptying the cells of an old generation.
+/// A filter drops a generation only when all events of the generation have expired and the lateness has passed. Until
+/// then, the filter needs further generations for the new events, so several generations exist at the same time. A
+/// filter with a sliding window needs one more, because it is emptying the cells of an old generation.
 fn grown(spec: &FilterSpec, definition: &FilterDefinition, factor: u32) -> Result<Option<Grown>, SpecError> {
     let rule = definition.rule;
     let generations = if definition.cells.slides() {

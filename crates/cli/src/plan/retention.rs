@@ -42,10 +42,12 @@ pub(super) enum Measure {
     Events,
 }
 
-/// Computes how long the filter remembers events. A filter divides time into units, and a window covers `span` units.
-/// An event that occurs in unit `t` expires at the start of unit `t + span`. An event at the beginning of its unit is
-/// therefore remembered for `span` units, and an event at the end of its unit is remembered for little more than `span
-/// - 1` units.
+/// Computes how long the filter remembers events. A filter divides time into units and remembers an event for `span`
+/// units, of which the first is the unit of the event. An event of unit `t` therefore expires at the start of unit `t +
+/// span`, so it is remembered for more than `span - 1` and at most `span` units.
+///
+/// For example, if a unit is one minute and `span` is 11, every event is remembered for more than 10 and at most 11
+/// minutes. An event at the beginning of its unit is remembered longest.
 pub(super) fn retention(definition: &FilterDefinition) -> Retention {
     let (measure, window, step) = match (&definition.window, &definition.unit) {
         (Window::Duration(window_ms), Unit::Milliseconds(step_ms)) => (Measure::Milliseconds, *window_ms, *step_ms),

@@ -67,11 +67,11 @@ fn asked_for(value: Option<String>) -> String {
 }
 
 /// Returns the number of events for which the filter has room within one window. `None` means that the window itself is
-/// defined by this number of events, so the report need not repeat the number.
+/// defined by this number of events. The report then shows the number as part of the window, and need not repeat it.
 ///
 /// If the filter has several slice groups, the number is slightly greater than the capacity that the user asked for.
-/// Events are distributed over the groups at random, so each group has additional room for more events than its mean
-/// share.
+/// Events are distributed over the groups at random, so a group can receive more events than its mean share. Each group
+/// therefore has room for more events than this share.
 fn asked_capacity_events(definition: &SlicedDefinition) -> Option<u64> {
     let group = &definition.group;
     let capacity_events = group.capacity_events?.saturating_mul(definition.slicing.groups().into());

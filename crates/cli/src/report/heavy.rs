@@ -40,11 +40,11 @@ pub struct Counted {
 /// size (Anderson and others, "A High-Performance Algorithm for Identifying Frequent Items in Data Streams", 2017).
 ///
 /// Names take much more memory than counts, so the counter stores names only for ids that may be among the most
-/// frequent ids. An id gets a name when its count reaches the threshold `worth`.
+/// frequent. It stores the name of an id as soon as the count of the id reaches the threshold `worth`.
 ///
-/// When `2 * TOP_MAX` names are stored, the counter drops all but the [`TOP_MAX`] names with the greatest counts. It
-/// then raises the threshold to one above the smallest of these counts. An id without a name therefore never has a
-/// greater count than any of the [`TOP_MAX`] most frequent ids.
+/// When `2 * TOP_MAX` names are stored, the counter keeps the [`TOP_MAX`] names with the greatest counts and drops all
+/// others. It then raises the threshold to one above the smallest count of a name that it has kept. An id without a
+/// name therefore never has a greater count than any of the [`TOP_MAX`] most frequent ids.
 ///
 /// ```
 /// use firstseen_cli::report::heavy::HeavyHitters;

@@ -16,15 +16,16 @@ const UNSAVED_BYTES_MAX: u64 = 1 << 30;
 /// Minimum time from one save to the next, as a multiple of the time that the last save took.
 const REST_SAVES: u32 = 20;
 
-/// Time from the start of a run to the first save of its state. The first save is early, because a run that is killed
-/// before it loses all its work, and the next run passes all records again.
+/// Time from the start of a run to the first save of its state. If a run is killed before its first save, all its work
+/// is lost, and the next run passes all records again. The first save is therefore early.
 ///
-/// The interval between saves doubles from save to save, up to the interval that the user asked for. If a run is
-/// killed, at most about half of its work must therefore be repeated.
+/// The interval between two saves then doubles from save to save, up to the interval that the user asked for. Until
+/// that interval is reached, each interval is about as long as the whole run before it. If the run is killed, at most
+/// about half of its work must be repeated.
 const FIRST: Duration = Duration::from_secs(1);
 /// Assumed speed at which any machine can save a filter, in bytes per second. A run uses this number to estimate how
-/// long the first save of its filter takes. The run delays the first save until the estimated duration is at most a
-/// twentieth of the time since its start.
+/// long it takes to save its filter. The run delays its first save until it has lasted for twenty times this estimate.
+/// For example, saving a filter of 500 MiB takes an estimated 2.5 seconds, so the first save is due after 50 seconds.
 const SAVED_BYTES_PER_S: u64 = 200 << 20;
 
 /// Time of the last attempt to save, and whether there is something new to save.

@@ -3,9 +3,9 @@
 //! If the flags do not fit the input, a run cannot judge any record. In that case the run must not write anything,
 //! because the next program of a pipeline could take the output for a result.
 //!
-//! The gate therefore waits for the first record that is judged. It stops waiting after 1 MiB of input, or, if the
-//! input is a stream, after one second. If some records cannot be judged and no record was judged by then, the run ends
-//! with an error.
+//! The gate therefore waits for the first record that is judged. The wait ends after 1 MiB of input. If the input is a
+//! stream, it also ends after one second. If no record was judged by then, and some records could not be judged, the
+//! run ends with an error.
 //!
 //! The gate opens as soon as the run has judged a record. The output that the gate has held back is then written in its
 //! order, and all later output is written without delay.
@@ -91,8 +91,8 @@ impl Gate {
     }
 
     /// Decides what the run must do with its outputs. `unjudged` contains the counts of the records that could not be
-    /// judged so far. `is_judged` is true if a record was judged. It is also true if nodes have problems, because the
-    /// run then cannot conclude that its flags are wrong.
+    /// judged so far. `is_judged` is true if at least one record was judged, which shows that the flags fit the input.
+    /// It is also true if nodes have problems, because the run then cannot conclude that its flags are wrong.
     ///
     /// # Errors
     /// Returns an error if enough of the input was examined and none of its records can be judged.

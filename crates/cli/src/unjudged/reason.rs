@@ -21,9 +21,9 @@ pub enum UnjudgedReason {
     /// The cluster did not decide about the event. The reason is one that only clusters have, such as unreachable
     /// nodes.
     ///
-    /// A cluster can also leave an event undecided for three reasons that occur without a cluster: the event is ahead
-    /// of the clock, the event is late, or the filter is full. [`Self::from`] converts these three to [`Self::Future`],
-    /// [`Self::Late`] and [`Self::Full`], so that they have the same names in runs with and without a cluster.
+    /// Three reasons can occur both with and without a cluster: the event is ahead of the clock, the event is late, or
+    /// the filter is full. [`Self::from`] converts these reasons of a cluster to [`Self::Future`], [`Self::Late`] and
+    /// [`Self::Full`], so they have the same names in runs with and without a cluster.
     Cluster(Reason),
 }
 

@@ -16,11 +16,12 @@ use crate::run::{Folder, Random};
 
 const SEEDS: Range<u64> = 0..140;
 const WINDOW_S: u64 = 3600;
-/// Tolerance in seconds of the check that a reported duplicate has an equal record within the window. An equal record
-/// counts if it lies outside the window by at most this time.
+/// Tolerance in seconds for the check that a reported duplicate has an equal record within the window. The check also
+/// accepts an equal record that lies outside the window by at most this time.
 ///
-/// The tolerance is needed because the filter judges a late record as if it had come just in time, so its verdict may
-/// be wrong by up to one window. The lateness of the filter and one step of its time are added.
+/// The tolerance is the sum of three times. The first is one window, because the filter judges a late record as if it
+/// had come just in time, so its verdict may be wrong by up to one window. The other two are the lateness of the filter
+/// and one step of its time.
 const SLACK_S: u64 = WINDOW_S + WINDOW_S / 8 + WINDOW_S / 64 + 1;
 
 /// Counts of what all runs have covered. They show whether every rule was tested at all.

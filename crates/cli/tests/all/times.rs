@@ -141,8 +141,9 @@ fn spellings_of_a_number_are_one_key() {
 /// When clocks are set back in autumn, the local times of one hour occur twice. This test reads the same log in two
 /// runs of `dedup`, once for each occurrence of the hour.
 ///
-/// The second run used to take its times for the first occurrence again, because it did not know which times the first
-/// run had read. It therefore dropped records that a single run over both logs would have passed on.
+/// The second run used to take its times for the first occurrence of the hour again, because it did not know which
+/// times the first run had read. It therefore dropped records that a single run over both hours would have
+/// passed on.
 #[test]
 fn a_state_knows_which_of_the_two_hours_it_has_read() {
     let hour = "k,t\nx,2024-10-27 02:10:00\ncron,2024-10-27 02:30:00\ny,2024-10-27 02:50:00\n";

@@ -1,7 +1,7 @@
 //! Reads and writes the cells of one slice in a file of a backup. The file has the form of a snapshot
-//! (`docs/reference/snapshot-format.md`). Its body is a sequence of messages, which are the same messages with which
-//! nodes send cells to each other. The reader verifies the checksum of each part of the file before it returns the
-//! bytes of that part.
+//! (`docs/reference/snapshot-format.md`). Its body contains the cells as a sequence of messages, in the same encoding
+//! in which nodes send cells to each other. The reader returns a part of the file only after it has verified the
+//! checksum of that part.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};

@@ -195,10 +195,12 @@ async fn take(
     Ok(Document { folder: args.out.display().to_string(), cluster, bytes, filters, left_out: metadata.left_out })
 }
 
-/// Prepares filters that are being altered for the backup, and returns their numbers. During an alteration, a filter
-/// has a predecessor of the same name, which still answers lookups. A backup can contain only one filter per name, so
-/// this function removes the predecessors from the map. The restored filter then lacks the events of its predecessor,
-/// and counts them as lost.
+/// Removes the predecessors of filters that are being altered from the map of the backup, and returns the numbers of
+/// the altered filters.
+///
+/// A predecessor has the same name as the filter that replaces it, and lookups still ask it for older events. A backup
+/// can contain only one filter of each name, so it contains only the new filter. The restored filter then lacks the
+/// events of its predecessor, and counts them as lost.
 fn remove_predecessors(map: &mut ClusterMap) -> BTreeSet<FilterId> {
     let lines: Vec<_> = map.filters.keys().filter_map(|id| Some((*id, map.former_of(*id)?.0))).collect();
     for (_, former) in &lines {
@@ -212,9 +214,12 @@ fn leave_out(map: &mut ClusterMap) -> Vec<String> {
     map.filters.extract_if(.., |_, record| is_restoring(&record.name)).map(|(_, record)| record.name).collect()
 }
 
-/// Corrects the numbers of the newest generations in the cluster map of the backup. The backup reads the map before the
-/// cells. If a slice opens a new generation in between, the map contains a smaller number than the copied cells, so
-/// this function replaces the number in the map.
+/// Corrects the generation numbers in the cluster map of the backup. A generation is a set of cells that a slice opens
+/// when its previous set is full, and the map contains the number of the newest generation of each slice.
+///
+/// The backup reads the map before it reads the cells. If a slice opens a new generation between these two steps, the
+/// number in the map is smaller than the number that was sent with the cells. The function then replaces the number in
+/// the map with the greater one.
 ///
 /// `sent` lists the filters. For each filter, it contains the number of the newest generation of each slice, as it was
 /// sent with the cells.

@@ -61,9 +61,9 @@ impl Sources {
         Self { member: member.clone(), map, allow_missing, nodes, silent }
     }
 
-    /// Reads the cells of a slice from a node, and writes them to a file of the backup. Returns `None` if no node can
-    /// send the cells and the user allows a backup without them (`--allow-missing`). The callback `at` receives the
-    /// number of bytes copied so far.
+    /// Reads the cells of a slice from a node, and writes them to a file of the backup. The function calls `at` with
+    /// the number of bytes that it has copied so far. Returns `None` if no node can send the cells and the user allows
+    /// a backup without them (`--allow-missing`).
     ///
     /// # Errors
     /// Returns an error if no node can send the cells, or the errors of the disk.

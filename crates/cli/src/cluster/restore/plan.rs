@@ -78,9 +78,11 @@ struct Document<'a> {
 }
 
 impl Plan {
-    /// Plans the restore of `backup` to the cluster of `map`, which has a node at `address`. Events that were recorded
-    /// after the backup began are missing in the restored filters. By default, the restored filters report such events
-    /// as first-seen. If `undecided` is set, they report these events as undecided instead.
+    /// Plans the restore of `backup` to the cluster with the cluster map `map`, one of whose nodes has the address
+    /// `address`.
+    ///
+    /// The restored filters do not contain the events that were recorded after the backup began. By default, they
+    /// report such an event as first-seen. If `undecided` is set, they report it as undecided instead.
     ///
     /// # Errors
     /// Returns a [`UsageError`] if the names of filters are already in use, or if there are no nodes for a filter.

@@ -4,8 +4,9 @@
 //! - It writes the cells of the filters from the backup.
 //! - It gives the filters their real names.
 //!
-//! If a node restarts before all steps are complete, the restore fails, because the node may have lost cells that were
-//! written before the restart. A restore that fails drops the filters that it has created.
+//! The restore fails if a node restarts before all steps are complete, because the node may have lost cells that the
+//! restore had already written to it. A restore that fails drops the filters that it has created, so no incomplete
+//! filter remains.
 
 use std::collections::BTreeMap;
 
@@ -87,9 +88,9 @@ impl<'a> Restoring<'a> {
         Ok(not_forgiven)
     }
 
-    /// Sends a forgive request for each restored filter that may report lost events as first-seen. The lost events are
-    /// those that were recorded after the backup began, and the operator has confirmed before that they may be reported
-    /// as first-seen again. Returns a message for each filter for which the request failed.
+    /// Sends a forgive request for each restored filter that may report lost events as first-seen again. The lost
+    /// events of a restored filter are the events that were recorded after the backup began. The operator has agreed to
+    /// this before the restore. Returns a message for each filter whose request failed.
     async fn forgive(&self, plan: &Plan) -> Vec<String> {
         let mut not_forgiven = Vec::new();
         for name in plan.decided() {

@@ -28,18 +28,20 @@ pub(in crate::dedup) struct Claimed {
 /// Shortest lease that is useful over a network.
 const LEASE_MIN: Duration = Duration::from_millis(100);
 
-/// How long a run that was interrupted still waits for the reply to a claim request. The cluster may grant the claim
-/// while the run ends, and the run then needs the reply to release the claim. Without a release, no other consumer
-/// could claim the event until the lease ends.
+/// Maximum time for which an interrupted run still waits for the reply to a claim request. The cluster may have granted
+/// the claim, and the run needs the reply to release it. If the claim were not released, no other consumer could claim
+/// the event until the lease ends.
 pub(in crate::dedup) const CLAIM_REPLY_WAIT_MAX: Duration = Duration::from_secs(2);
-/// How long a run that was interrupted continues to confirm claims whose records it has written. If a claim is not
-/// confirmed in this time, its lease ends. Another run can then claim the event and write the same record a second
-/// time.
+/// Maximum time for which an interrupted run continues to confirm claims whose records it has written. If a claim is
+/// not confirmed in this time, it ends with its lease. Another run can then claim the event, and writes the same record
+/// a second time.
 const CONFIRM_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Claims events like [`claimed`], but limits the wait for the reply when the run must end. From the moment when
-/// `wait_ended` completes, the function waits for at most [`CLAIM_REPLY_WAIT_MAX`]. If no reply arrives in this time,
-/// the function reports all events as held by other consumers, so that the run does not write their records.
+/// Claims events like [`claimed`], but stops waiting for the reply soon after the run must end. When `wait_ended`
+/// completes, the function waits for at most [`CLAIM_REPLY_WAIT_MAX`] more.
+///
+/// If no reply arrives in this time, the run does not know which claims were granted. The function then reports all
+/// events as held by other consumers, so that the run does not write their records.
 pub(in crate::dedup) async fn claim_until_end<R: Records>(
     filter: &Filter,
     lease: Duration,
@@ -144,8 +146,8 @@ fn some<T: Copy>(all: &[T], events: &[usize]) -> Vec<T> {
     events.iter().filter_map(|event| all.get(*event).copied()).collect()
 }
 
-/// Returns a substitute for the reply to a claim request for which the run no longer waits. The substitute reports the
-/// requested events as held by other consumers, so the run neither writes nor records these events.
+/// Returns a substitute for the reply to a claim request, for a run that no longer waits for this reply. According to
+/// the substitute, other consumers hold all requested events, so the run neither writes nor records these events.
 fn held_by_others<R>(batch: &Batch<R>, events: &[usize]) -> Claimed {
     let answers = events.iter().map(|event| (*event, Answer::Held(Duration::ZERO))).collect();
     let verdicts = vec![Verdict::Undecided(Reason::Unknown); batch.parsed.len()];

@@ -24,13 +24,14 @@ const DEFERRED_BATCHES_MAX: usize = 32;
 /// If less than 1/8 of a lease is left, the event is claimed again before its record is written, because writing takes
 /// time.
 const LEASE_LEFT_DIVISOR: u32 = 8;
-/// Maximum and minimum pause before a run retries the claim of an event that another consumer holds. The run does not
-/// wait for the whole lease, because the other consumer may confirm or release the event long before its lease ends.
+/// Longest and shortest pause before a run retries the claim of an event that another consumer holds. The run does not
+/// wait until the lease of the other consumer ends, because that consumer may confirm or release the event much
+/// earlier.
 const RECLAIM_PAUSE_MAX: Duration = Duration::from_secs(1);
 const RECLAIM_PAUSE_MIN: Duration = Duration::from_millis(20);
 
-/// First pause before the run repeats a claim request that the cluster could not decide because of a problem with its
-/// nodes. The pause doubles with each failed attempt, up to [`RETRY_DOUBLINGS_MAX`] times.
+/// First pause before the run retries a claim request that the cluster could not decide because of a problem with its
+/// nodes. Each failed attempt doubles the pause, but at most [`RETRY_DOUBLINGS_MAX`] times.
 const RETRY_PAUSE_FIRST: Duration = Duration::from_millis(250);
 const RETRY_DOUBLINGS_MAX: u32 = 4;
 
@@ -118,11 +119,11 @@ impl<R> Claims<R> {
         }
     }
 
-    /// Makes a batch of `events` events the current batch, and stores `answers`, which are the replies to the claim
-    /// requests for all or some of its events.
+    /// Starts to track the claims of a new batch with `events` events. `answers` contains the replies to the claim
+    /// requests for all or some of these events.
     ///
-    /// Returns the granted claims whose lease ends too soon to write a record. The caller must release these claims,
-    /// and the run claims their events again later.
+    /// Returns the claims that were granted, but whose leases end too soon to write the records safely. The caller must
+    /// release these claims. The run claims their events again later.
     pub(super) fn begin(&mut self, events: usize, answers: &Answers, asked: u32, now: Instant) -> Vec<(usize, Fence)> {
         let ends = answers.asked + self.lease - self.lease / CLOCK_RATE_PARTS as u32;
         let is_over = ends.saturating_duration_since(now) < self.lease / LEASE_LEFT_DIVISOR;
