@@ -35,8 +35,9 @@ pub(crate) const BASE_BITS: u32 = 5;
 
 /// Layout of a bucket, from its lowest bit:
 ///
-/// ```text times | head | base | a byte of every fingerprint | the next byte | ... | a bit of every fingerprint | the
-/// next bit ... ```
+/// ```text
+/// times | head | base | a byte of every fingerprint | the next byte | ... | a bit of every fingerprint | the next bit ...
+/// ```
 ///
 /// A bucket stores its fingerprints and their times separately. The fingerprints lie in a ring of S slots, in the order
 /// of their expiry, starting at slot `head`. They are stored byte by byte, because a single processor instruction can
