@@ -60,10 +60,10 @@ pub(crate) enum Work {
         /// Time at which the message arrived, in monotonic milliseconds.
         received_ms: MonotonicMs,
     },
-    /// A message that cannot be delivered, either because this node received it and cannot decode it, or because this
-    /// node wanted to send it and cannot encode it. The owner rejects the message on behalf of its receiver, so that
-    /// the sender does not wait for a reply that never arrives. To do so, the owner needs only the ids in the message,
-    /// which are valid.
+    /// A message that cannot be delivered. Either this node has received the message and cannot decode it, or this node
+    /// wanted to send the message and cannot encode it. In both cases, the head node of the message's events waits for
+    /// a result that no node computes. The owner therefore replies in place of the receiver that the message is
+    /// rejected. It needs only the ids in the message for this reply, and these are valid.
     Refused {
         /// The node that sent the message.
         sender: NodeId,
@@ -322,10 +322,9 @@ impl Owners {
         answer.await.ok().flatten()
     }
 
-    /// Writes a part of the cells from a backup into a slice, and adds records of these cells to the journal. The cells
-    /// survive a restart of the node only when these records are on the disk, but this method does not wait for the
-    /// disk. Instead, it returns a number of journal records. When the journal has stored that many records, the cells
-    /// are safe.
+    /// Writes a part of the cells from a backup into a slice, and adds records of these cells to the journal. The
+    /// method does not wait until the records are on the disk. Its result is the number of records that the journal
+    /// then contains. When the journal has synced that many records, the cells survive a restart of the node.
     ///
     /// # Errors
     /// Returns the reason why the owner rejects the cells.

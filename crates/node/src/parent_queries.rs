@@ -116,8 +116,9 @@ fn reaches_majority(view: &View) -> bool {
     reached.count() * 2 > voters.count()
 }
 
-/// Returns whether a query to a slice group of another tree level cannot be answered at the moment. This is the case if
-/// a node with one of the group's slices is unreachable, or if no node has a slice of the group.
+/// Returns whether it would be useless to query a slice group of another tree level at the moment. This is the case if
+/// one of the nodes with slices of the group is unreachable, or if all nodes with slices of the group have failed for
+/// good.
 fn is_out_of_reach(view: &View, GroupKey { filter, group }: GroupKey) -> bool {
     let Some(record) = view.map.filters.get(&filter) else { return false };
     let mut serves_any = false;

@@ -1,7 +1,7 @@
-//! Counts rejected calls and batches separately for each caller. At most [`COUNTED_MAX`] callers receive counters of
-//! their own during the life of the process. The limit is necessary because a cluster can have up to 1,024 principals,
-//! and certificates can contain any name. All further callers share one counter, and all callers without an identity
-//! share another one.
+//! Counts rejected calls and batches separately for each caller. Names of callers are not under the control of the
+//! node: a cluster can have up to 1,024 principals, and certificates can contain any name. To limit the number of
+//! counters, only the first [`COUNTED_MAX`] callers get counters of their own. All further callers share one counter,
+//! and all callers without an identity share another one.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

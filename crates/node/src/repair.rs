@@ -110,9 +110,9 @@ pub(crate) fn check_stopped(database: &Path) -> Result<File, RepairError> {
     }
 }
 
-/// Copies all readable records from a damaged journal to a new one, and returns what was found. Checkpoints are copied
-/// as incomplete, because some of the damaged records may belong to them. If no file of the damaged journal has a
-/// readable header, the function writes nothing.
+/// Copies all readable records from a damaged journal to a new one, and returns what was found. A checkpoint in the new
+/// journal is always marked as incomplete, because some of the unreadable records may have belonged to it. If no file
+/// of the damaged journal has a readable header, nothing is known about its node, and the function writes nothing.
 ///
 /// # Errors
 /// Returns the I/O errors of both disks.

@@ -1,9 +1,9 @@
 //! Collects the replies to the batches of a producer's stream. A batch consists of runs, and each run contains the
 //! events that belong to one slice group. The owner threads process the runs independently of each other.
 //!
-//! The stream learns about the results through two queues. The first queue receives each batch when all of its runs
-//! have a reply. The second queue receives events that are already known to be duplicates, while other events of the
-//! same batch are still undecided.
+//! The stream of the producer receives the results through two queues. The first queue contains batches whose runs have
+//! all been answered. The second queue contains early results: events that are already known to be duplicates, although
+//! other events of their batch are still undecided.
 //!
 //! # Guarantees
 //! - Each run receives exactly one reply. If an owner drops a run, its reply is "unknown".

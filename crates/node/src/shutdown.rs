@@ -11,8 +11,9 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Shutdown {
     /// The node is about to drain. It still serves while other copies fetch cells that only this node has.
     pub(crate) leaving: AtomicBool,
-    /// Cancelled when the Redis endpoint and the HTTP endpoint close. At this stage of the shutdown, the node still
-    /// accepts batches, because the Redis endpoint must send batches to confirm the claims of its clients.
+    /// Cancelled when the Redis endpoint and the HTTP endpoint must close. At this stage of the shutdown, the node
+    /// itself still accepts batches. The Redis endpoint needs this, because it sends batches to confirm the remaining
+    /// claims of its clients.
     pub(crate) endpoint_closed: CancellationToken,
     /// The node accepts no new batches.
     pub(crate) draining: AtomicBool,

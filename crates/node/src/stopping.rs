@@ -1,7 +1,9 @@
-//! Delays the shutdown of a node that may be the only node with the cells of some slices. If another node is fetching
-//! these cells, the stopping node continues to serve until the other node has received them. If another node has a copy
-//! of the slices but is unreachable, the stopping node waits for that node for a shorter time, because it may only be
-//! restarting.
+//! Delays the shutdown of a node that may be the only node with the cells of some slices. If the node stopped at once,
+//! these cells would be lost. There are two reasons to wait:
+//!
+//! - Another node is fetching the cells. The stopping node continues to serve until that node has received them.
+//! - Another node has a copy of the slices but is unreachable. It may only be restarting, so the stopping node waits
+//!   for a shorter time.
 //!
 //! After these waits, the stopping node accepts no more events. It writes to the log which data will be lost.
 
@@ -15,12 +17,13 @@ use crate::view::{View, Views};
 /// Maximum number of filters that the log names.
 const LOGGED_FILTERS_MAX: usize = 64;
 
-/// Maximum time that the stopping node waits while other nodes fetch its cells, as a number of quarters of the shutdown
-/// time. The rest of the shutdown time is reserved for completing events in flight.
+/// Maximum time that the stopping node waits while other nodes fetch its cells, in quarters of the time that is allowed
+/// for the shutdown. The remaining quarter is reserved for completing the events in flight.
 const FETCHING_QUARTERS: u32 = 3;
 
-/// Maximum time that the stopping node waits for unreachable nodes that have copies of its slices, as a number of
-/// quarters of the shutdown time. An unreachable node that is only restarting becomes reachable again within this time.
+/// Maximum time that the stopping node waits for unreachable nodes that have copies of its slices, in quarters of the
+/// time that is allowed for the shutdown. If such a node is only restarting, it usually becomes reachable within this
+/// time.
 const AWAY_QUARTERS: u32 = 1;
 
 /// Interval at which connections to other nodes are checked. The check is periodic because a broken link does not

@@ -51,10 +51,12 @@ pub(crate) struct FilterView {
     pub(crate) prober: Prober,
     /// Exclusive upper bound of the positions that nodes exchange about this filter.
     pub(crate) position_range: u64,
-    /// Whether the predecessor of this filter must also be queried, and whether it still has events in flight. The
-    /// predecessor is the filter that this filter has replaced under the same name. `None` means that lookups do not
-    /// query a predecessor. `Some(false)` means that they must query it and that some of its events are still in
-    /// flight. `Some(true)` means that they must query it and that all of its in-flight events have been finished.
+    /// Whether lookups in this filter must also query its predecessor, and the state of that predecessor. The
+    /// predecessor is the filter that this filter has replaced under the same name.
+    ///
+    /// - `None`: the predecessor is not queried.
+    /// - `Some(false)`: it must be queried, and some of its events are still in flight.
+    /// - `Some(true)`: it must be queried, and none of its events is in flight any more.
     pub(crate) former_has_ended: Option<bool>,
 }
 
@@ -114,9 +116,8 @@ impl View {
         Self { map, me, filters, links, unreachable, disk: DiskState::Works, faults: Vec::new() }
     }
 
-    /// Returns whether this node can reach another node at this moment. The other node must not be in the set of
-    /// unreachable nodes. Because this set may be about a second old, the link to the other node must also be
-    /// connected.
+    /// Returns whether this node can reach another node at this moment. The set of unreachable nodes alone cannot tell,
+    /// because it may be about a second old. The link to the other node must therefore also be connected now.
     pub(crate) fn reaches(&self, node: NodeId) -> bool {
         !self.unreachable.contains(&node) && self.links.get(&node).is_some_and(LinkHandle::is_up)
     }
@@ -192,12 +193,12 @@ impl View {
         missing.iter().any(|key| self.faults.iter().all(|fault| fault.key != *key || fault.is_of_disk))
     }
 
-    /// Returns whether this node must not count as restarted, because another node still depends on its complete
-    /// copies. This is the case if another node with copies of the same slices is down.
+    /// Returns whether this node must not count as restarted at the moment, because a node that is down will need the
+    /// complete copies on this node. This is the case if the down node has copies of the same slices.
     ///
-    /// When the down node returns, its copies fetch the events that they missed from the copies on this node. The
-    /// copies on this node must still count as complete at that time. If this node counted as restarted, its copies
-    /// would be treated as incomplete, and no copy would be known to have all events.
+    /// When the down node returns, its copies lack the events of the meantime, and fetch them from the copies on this
+    /// node. This works only while the copies on this node count as complete. If this node counted as restarted, its
+    /// copies would count as incomplete as well, and the cluster would know of no copy that has all events.
     pub(crate) fn is_needed_as_it_is(&self) -> bool {
         let Some(node) = self.node() else { return false };
         self.own_groups().any(|GroupKey { filter, group }| {
@@ -224,8 +225,9 @@ impl View {
     }
 
     /// Returns the first filter that has incomplete slices on this node, and the number of incomplete slices of all
-    /// filters together. A slice is incomplete if it lacks data that a copy of the slice on another node has. Slices
-    /// that are being moved to this node are not counted, because the previous owner still has all of their data.
+    /// filters together. A slice is incomplete if it lacks data that another copy of the slice has. Slices that are
+    /// being moved to this node are not counted, because all of their data is still on the node from which they are
+    /// moved.
     fn fetching(&self) -> Option<(&FilterRecord, usize)> {
         let node = self.node()?;
         let mut first = None;
@@ -286,9 +288,9 @@ impl View {
         None
     }
 
-    /// Returns a reason why an operator must not stop other nodes at the moment, or `None` if other nodes may be
-    /// stopped. Other nodes must keep running while a slice on this node fetches missing data from the copies on those
-    /// nodes.
+    /// Returns the reason why an operator must not stop other nodes at the moment, or `None` if other nodes may be
+    /// stopped. The only possible reason is that a slice on this node is fetching missing data from copies on other
+    /// nodes. If those nodes stopped, the slice could not fetch its data.
     pub(crate) fn incomplete_reason(&self) -> Option<String> {
         let (record, slices) = self.fetching()?;
         let name = &record.name;

@@ -270,9 +270,9 @@ impl FrameReader {
         };
     }
 
-    /// Waits until the cluster map of this node is new enough to process a message. This is the case if the map
-    /// contains the message's filter, and the filter's epoch in the map is at least the epoch of the message. It is
-    /// also the case if the map shows that the filter has been dropped. Returns `false` if no such map arrives in time.
+    /// Waits until the cluster map of this node is new enough to process a message, and returns `false` if no such map
+    /// arrives in time. A map is new enough in two cases: it contains the message's filter in the epoch of the message
+    /// or in a later one, or it shows that the filter has been dropped.
     async fn knows_map_of(&self, message: &link_frame::Message) -> bool {
         let Some(filter) = peer::filter_of(message) else { return true };
         let epoch = peer::epoch_awaited(message).unwrap_or_default();
@@ -338,9 +338,10 @@ impl Receiver {
     /// that it is intended for. Returns `false` if this owner thread has panicked and therefore cannot receive the
     /// message.
     ///
-    /// If the result is `false`, the caller must not acknowledge any further message on this link. The link has already
-    /// counted the lost message as processed, so the next acknowledgement would include it. The peer would then believe
-    /// that the message arrived, and would not send it again.
+    /// After the result `false`, the caller must not acknowledge any further message on this link. An acknowledgement
+    /// states how many messages the link has processed, and this number already includes the lost message. With the
+    /// next acknowledgement, the peer would therefore believe that the lost message had arrived, and would not send it
+    /// again.
     async fn frame(&mut self, stream: u64, number: u64, content: Content) -> bool {
         let Some((_, acks)) = self.stream.as_ref().filter(|(newest, _)| *newest == stream) else { return true };
         let Some(link) = &mut self.link else { return true };

@@ -38,9 +38,9 @@ use crate::view::Me;
 /// Shortest pause before the link connects again after its connection was broken. The pause doubles with each failed
 /// attempt, up to [`PAUSE_MAX`].
 ///
-/// While the peer does not count as unreachable yet, the pause has another upper bound: an eighth of the time after
-/// which the peer would count as unreachable. The link therefore makes several attempts before the peer counts as
-/// unreachable.
+/// A peer counts as unreachable when its link has been down for a configured time. Within this time, the link must try
+/// to connect several times, because a single attempt can fail by chance. Until the peer counts as unreachable, a pause
+/// is therefore never longer than an eighth of the configured time.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// Minimum interval between two checks whether the peer is silent.
 const LOOK_MIN: Duration = Duration::from_millis(10);
@@ -240,9 +240,9 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Assigns a number to a message and queues it for sending. The message is dropped if its filter no longer exists,
-    /// or if no head node waits for its result any more. If the message cannot be encoded, it is returned to the owner
-    /// thread that it came from.
+    /// Assigns a number to a message and queues it for sending. A message that is no longer needed is dropped instead:
+    /// its filter may no longer exist, or no head node may wait for its result any more. If the message cannot be
+    /// encoded, it is returned to the owner thread that it came from.
     async fn push(&self, sender: &mut Sender, queued: Queued) {
         let Some(message) = queued.leave(self.context.clock.monotonic_ms()) else { return self.forget_one() };
         let range = self.context.views.borrow().position_range(message.filter);
@@ -265,9 +265,9 @@ impl Outgoing {
         self.counts.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Gives a message that cannot be sent back to the owner thread that it came from, so that the owner does not wait
-    /// for a reply. If the queue of the owner is full, this call waits for room. The wait cannot cause a deadlock,
-    /// because owners never wait for links.
+    /// Returns an unsendable message to the owner thread that created it. Without this message, the owner would wait
+    /// for a reply that never comes. If the queue of the owner is full, this call waits for room. The wait cannot cause
+    /// a deadlock, because owners never wait for links.
     async fn give_back(&self, message: PeerMessage, error: &WireError) {
         tracing::error!(
             peer = %self.peer,

@@ -1,7 +1,8 @@
-//! Maintains the set of nodes that are unreachable from this node. Operations do not wait for the nodes in this set. A
-//! node is added when its link has been down without interruption for the configured time, so a short break of the
-//! connection has no effect. If the link has never been up, the node is added only after [`FIRST_TIMES`] times that
-//! time. A node is removed as soon as its link is up again.
+//! Maintains the set of nodes that are unreachable from this node. Operations do not wait for the nodes in this set.
+//!
+//! A node is added when its link has been down without interruption for the configured time, so a short break of the
+//! connection has no effect. A link that has never been up gets [`FIRST_TIMES`] times as much time, because the first
+//! connection often takes longer. A node is removed as soon as its link is up again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,9 +14,9 @@ use firstseen_wire::watch;
 /// The set of unreachable nodes.
 pub(crate) type Unreachable = Arc<watch::Sender<BTreeSet<NodeId>>>;
 
-/// Factor that extends the time until a node counts as unreachable if it has never been reached. The first connection
-/// to a node can take longer than later connections. When all nodes of a cluster start at the same time, for example,
-/// they must elect a leader and agree on which processes are running before they can connect to each other.
+/// Factor by which the time until a node counts as unreachable is longer if the node has never been reached. The first
+/// connection can take a long time. For example, when all nodes of a cluster start at the same time, they must first
+/// elect a leader, and agree on which process of each node is the current one.
 const FIRST_TIMES: u32 = 3;
 
 /// Watches one link.

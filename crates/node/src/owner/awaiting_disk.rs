@@ -56,8 +56,9 @@ impl AwaitingDisk {
         self.bytes > HELD_BYTES_MAX
     }
 
-    /// Queues a command of a slice group. The command leaves the queue when the journal has synced at least `records`
-    /// records, and when all commands that were queued before it have left. In this way, the commands stay in order.
+    /// Queues a command that must wait until the journal has synced `records` records. Commands leave the queue in the
+    /// order in which they were queued. A command may therefore wait longer than its own records require, because an
+    /// earlier command is still waiting.
     pub(super) fn push(&mut self, key: GroupKey, records: u64, command: Command) {
         let behind = self.waiting.back().map_or(0, |last| last.records);
         self.bytes += bytes_of(&command);
@@ -103,9 +104,9 @@ impl AwaitingDisk {
         self.recount();
     }
 
-    /// Removes the commands of the selected slice groups from the queue. This method is called when it is uncertain
-    /// whether the disk will ever store the records that these commands wait for. Clients that wait for a reply receive
-    /// the verdict "unknown", and messages to other nodes are dropped.
+    /// Removes the commands of the selected slice groups from the queue. The owner calls this method when a disk hangs
+    /// or stays full, because it is then uncertain whether the records that these commands wait for will ever be
+    /// stored. Clients that wait for a reply receive the verdict "unknown". Messages to other nodes are dropped.
     pub(super) fn abandon(&mut self, is_of: impl Fn(GroupKey) -> bool, commands: &mut Vec<Command>) {
         let (theirs, waiting): (VecDeque<_>, _) =
             std::mem::take(&mut self.waiting).into_iter().partition(|held| is_of(held.key));
@@ -121,9 +122,9 @@ impl AwaitingDisk {
     }
 }
 
-/// Converts a command that must no longer wait for the disk. It is uncertain whether the records that the command
-/// depends on have been stored, so its effects must not be confirmed. A reply to a client is replaced by the reply
-/// "unknown". Any other command is dropped, and the result is `None`.
+/// Returns what remains of a command whose records may never be stored. The command must not confirm any effect,
+/// because the effect could be lost. If the command is a reply to a client, the result is the reply "unknown" instead.
+/// If it is any other command, the result is `None`, and the command is dropped.
 pub(super) fn abandoned(command: Command) -> Option<Command> {
     let Command::Reply(mut reply) = command else { return None };
     reply.answers.abandon();

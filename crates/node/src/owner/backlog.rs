@@ -20,9 +20,10 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// Sends a message to node `to` through the link to that node. `link` is a function that passes a message to the
-    /// link, and returns the message if the link has no room for it. The messages to a node must stay in order. If
-    /// earlier messages to the node are already waiting for room, the new message therefore waits behind them.
+    /// Sends a message to node `to`. The messages to a node must arrive in the order in which they were created. If
+    /// earlier messages to this node are still waiting because its link has no room, the new message is therefore
+    /// queued behind them. Otherwise, the message is passed to `link`, a function that returns the message if the link
+    /// has no room for it.
     pub(super) fn send(
         &mut self,
         to: NodeId,

@@ -26,27 +26,29 @@ use crate::journal_writer::{DiskState, JournalWriter};
 use crate::link_handle::LinkHandle;
 use crate::view::{GroupFault, View};
 
-/// Maximum number of cell bytes that one inspection of all slice groups reads in total. The owner processes no events
-/// during an inspection, so the inspection must end within a few milliseconds even if the filters are large. If a node
-/// has very many slices, this limit can be exceeded, because a minimum sample is read from each slice.
+/// Maximum number of cell bytes that one inspection of all slice groups reads. An inspection determines, for example,
+/// how full the slices are. The owner processes no events in the meantime, so an inspection must end within a few
+/// milliseconds, even if the filters are large. The maximum is exceeded only if a node has very many slices, because at
+/// least a small sample is read from each slice.
 const LOOK_SAMPLE_BYTES: usize = 16 << 20;
 
-/// Minimum memory of the replay guard of each slice group, in bytes. The configured memory is divided among all groups
-/// of the node, but no group receives less than this minimum, however many groups there are. The minimum has room for
-/// the replies to a few batches.
+/// Minimum memory of the replay guard of each slice group, in bytes. The replay guard stores recent replies, so that a
+/// retry of a batch gets the same reply. All groups of a node share a configured amount of memory. If a node has many
+/// groups, the share of each group would become too small to be useful. This minimum has room for the replies to a few
+/// batches.
 const GUARD_BYTES_MIN: u64 = 16 << 10;
 
 /// Minimum memory of the claims of each slice group, in bytes. It applies regardless of the number of groups.
 const CLAIMS_BYTES_MIN: u64 = 64 << 10;
 
-/// Maximum number of in-flight events of vertically sliced filters on one node, for all slice groups together. An
-/// in-flight event takes about 200 bytes. If a node has very many groups, this maximum can be exceeded, because every
-/// group may always have one batch in flight.
+/// Maximum number of in-flight events of vertically sliced filters on one node, for all slice groups together. The
+/// limit bounds the memory of these events, which is about 200 bytes for each event. Every group may always have one
+/// batch in flight, so a node with very many groups can exceed the limit.
 const INFLIGHT_EVENTS_MAX: usize = 1 << 20;
 
-/// Maximum number of missed events that this node stores for another node that is down. A missed event is an event that
-/// the other node should have recorded, and that it receives when it is up again. The limit applies to each down node,
-/// for all slice groups together. A missed event takes about 100 bytes.
+/// Maximum number of events that this node stores for another node that is down. These are events that the down node
+/// should have recorded, so it must receive them when it is up again. Each down node has a limit of its own, which
+/// applies to the events of all slice groups together. A stored event takes about 100 bytes.
 const MISSED_EVENTS_MAX: usize = 1 << 20;
 
 /// The slice groups of one owner.
@@ -71,10 +73,9 @@ pub(crate) struct Groups {
     restored: BTreeSet<GroupKey>,
     /// The start of this node that the owners act on.
     start: Option<Incarnation>,
-    /// The incarnation in which this node had its newest problem with the disk. The owner does not serve the affected
-    /// slice groups until the node has another incarnation, which means that it counts as restarted. If the disk hung,
-    /// all groups with a journal are affected. If the disk stayed full, only those groups are affected that the other
-    /// nodes continue without this node.
+    /// The incarnation that this node had at its newest disk problem. An incarnation is a number that identifies one
+    /// start of the node. The owner serves the affected slice groups again only when the node has a new incarnation,
+    /// which means that it counts as restarted.
     abandoned_in: Option<Incarnation>,
     /// Slice groups that no longer belong to this node but still have in-flight events.
     leaving: BTreeSet<GroupKey>,
@@ -245,9 +246,10 @@ impl Groups {
         catching_up.len()
     }
 
-    /// Stops serving the slice groups that a problem of the disk affects. If the disk hangs, these are all groups that
-    /// have a journal. If the disk stays full, these are only the groups that the other nodes continue without this
-    /// node. The owner serves the affected groups again when the disk has recovered and the node counts as restarted.
+    /// Stops serving the slice groups that a disk problem affects. If the disk hangs, all groups that have a journal
+    /// are affected. If the disk stays full, only some of these groups are affected: those that the cluster serves on
+    /// other nodes without this node. The owner serves the affected groups again when the disk has recovered and the
+    /// node counts as restarted.
     fn mind_disk(&mut self, view: &View, now: Moment, commands: &mut Vec<Command>) {
         let Some(me) = view.me else { return };
         if view.disk != DiskState::Hangs && self.abandoned_in.is_some_and(|start| start != me.incarnation) {
@@ -410,17 +412,19 @@ impl Groups {
         self.gather(key, commands, |group| group.climbed(climbed, now));
     }
 
-    /// Returns whether a slice group must reject events because of the disk. `records` is `true` if the events are to
-    /// be recorded. In that case, the events are rejected while the disk is full or slow, because their journal records
-    /// could not be written in time. Lookups write no journal records, so they are rejected only while too many
-    /// commands of the owner wait for the disk.
+    /// Returns whether a slice group must reject events because of the disk. `records` tells whether the events are to
+    /// be recorded or only looked up:
+    ///
+    /// - Events that are to be recorded are rejected while the disk is full or slow, because their journal records
+    ///   could not be written in time.
+    /// - All events, including lookups, are rejected while too many commands of the owner wait for the disk.
     pub(super) fn is_disk_held_up(&self, key: GroupKey, records: bool) -> bool {
         records && self.kept.is_held_up(key) || self.kept.is_full(key)
     }
 
-    /// Returns whether the slice group must not accept new events because of a slow link. This is the case if the queue
-    /// of a link that the group needs is more than half full. The other half of the queue is reserved for messages
-    /// about events that are already in flight.
+    /// Returns whether the slice group must reject new events because a link to another node is too slow. This is the
+    /// case if the queue of a link that the group needs is more than half full. The other half is reserved for messages
+    /// about events that are already in flight, so that these events can be completed.
     pub(super) fn is_held_up(&self, GroupKey { filter, group }: GroupKey) -> bool {
         let Some(record) = self.view.map.filters.get(&filter) else { return false };
         let slices = record.definition.slicing.slices_of(group);

@@ -41,12 +41,13 @@ struct GroupJournal {
     durability: Durability,
     /// Number of records that the journal contained when the group last wrote a record.
     last: u64,
-    /// Number of records that the journal contained just after this group had written its first record. The group sends
-    /// no reply and no message until that many records are on the disk, even if the filter does not have to be durable.
+    /// Number of records that the journal contained just after this group had written its first record. When that many
+    /// records are on the disk, the first record of the group is safe. Until then, the group sends no reply and no
+    /// message, even if the filter does not have to be durable.
     ///
-    /// The first record of a group is important because it tells a restarted node that the group existed. If the record
-    /// were missing after a restart, the node would assume that it has lost the group's data. The slices of the group
-    /// would then count as incomplete for a whole window.
+    /// The first record is so important because it tells a restarted node that this group existed, and that its data is
+    /// in the journal. Without this record, the node would assume that it has lost the data of the group. It would then
+    /// treat the slices of the group as incomplete for a whole window.
     beginning: u64,
     /// Progress of the current checkpoint.
     cursor: Option<CheckpointCursor>,
@@ -64,9 +65,9 @@ pub(super) struct GroupJournals {
     groups: BTreeMap<GroupKey, GroupJournal>,
     /// Commands that wait until records are synced.
     held: AwaitingDisk,
-    /// Slice groups that the owner stopped serving because their disk hung or stayed full. No replies and messages of
-    /// these groups are sent. The owner serves the groups again only when the node counts as restarted, even if the
-    /// disk recovers earlier.
+    /// Slice groups that the owner stopped serving because their disk hung or stayed full. The owner sends no replies
+    /// and no messages of these groups. Even if the disk recovers, it serves the groups again only when the node counts
+    /// as restarted, because other nodes may have continued without them.
     abandoned: BTreeSet<GroupKey>,
     /// Size of the cells of these groups that was last reported to the journal writer, in bytes.
     cells_bytes: u64,
@@ -203,9 +204,9 @@ impl GroupJournals {
         }
     }
 
-    /// Stops serving the given slice groups. Replies of these groups that already wait for the disk are replaced by the
-    /// reply "unknown" at once. No further reply or message of the groups is sent until the node counts as restarted.
-    /// Returns the groups that were still served before this call.
+    /// Stops serving the given slice groups, and returns those that were still served before this call. Clients whose
+    /// replies are already waiting for the disk receive the reply "unknown" at once. After that, the owner sends no
+    /// reply and no message of these groups until the node counts as restarted.
     pub(super) fn abandon(&mut self, mut groups: Vec<GroupKey>, commands: &mut Vec<Command>) -> Vec<GroupKey> {
         groups.retain(|key| self.abandoned.insert(*key));
         if !groups.is_empty() {
@@ -254,10 +255,12 @@ impl GroupJournals {
         self.held.is_empty()
     }
 
-    /// Continues the checkpoint that is in progress. If there is none, this method begins a checkpoint for a slice
-    /// group that needs a new one. A group needs a new checkpoint when the journal has grown enough since the group's
-    /// last checkpoint. It also needs one when the group has become complete or incomplete since then, because a
-    /// checkpoint states whether its group is complete.
+    /// Continues the checkpoint that is in progress, or begins a new checkpoint if a slice group needs one. There are
+    /// two reasons for a new checkpoint:
+    ///
+    /// - The journal has grown enough since the group's last checkpoint began.
+    /// - The group has become complete or incomplete since that checkpoint. A checkpoint states which of the two its
+    ///   group is, so the old checkpoint is wrong about it.
     pub(super) fn checkpoint(
         &mut self,
         owners: &BTreeMap<GroupKey, GroupOwner>,
@@ -298,8 +301,9 @@ impl GroupJournals {
     }
 }
 
-/// Returns whether a command sends cells of a slice to another node that has a copy of the slice. Such a command may
-/// leave before the disk of this node has stored these cells, because the receiving node stores them itself.
+/// Returns whether a command sends cells to another node that has a copy of the same slice. Such a command need not
+/// wait for the disk of this node. The receiving node stores the cells on its own disk, so they are safe there even if
+/// this node loses them.
 fn sends_cells(command: &Command) -> bool {
     matches!(command, Command::Send { message, .. } if matches!(message.body, PeerBody::Cells(_)))
 }

@@ -1,7 +1,6 @@
-//! The table of callers that wait for a reply of an owner. The table assigns a number (`reply_to`) to each waiting
-//! caller, and the state machines of the owner know the caller only by this number. The entry of a caller is removed
-//! when the reply arrives. If no reply arrives before the caller's deadline, the table removes the entry, and the
-//! caller receives the reply "unknown".
+//! The table of callers that wait for a reply of an owner. Each waiting caller has a number (`reply_to`), by which the
+//! state machines of the owner refer to the caller. When the reply arrives, the table removes the entry of the caller.
+//! If no reply arrives in time, the table removes the entry as well, and the caller receives the reply "unknown".
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,9 +8,9 @@ use firstseen_routing::{EarlyDuplicates, GroupReply, MonotonicMs};
 
 use crate::reply_queues::RunPlace;
 
-/// Time for which an entry stays in the table after the caller's deadline, in milliseconds. Normally, the state machine
-/// that processes the request replies to the caller when the deadline has passed, and this extra time lets its reply
-/// arrive. Only if the state machine does not reply within this time, the table itself replies "unknown".
+/// Time for which an entry stays in the table after the caller's deadline, in milliseconds. At the deadline, the state
+/// machine that processes the request should itself reply to the caller, and this reply takes a moment to arrive. The
+/// table sends the reply "unknown" only if no reply has arrived after this additional time.
 const GRACE_MS: u64 = 1000;
 
 /// The pending replies, by the number that the state machines use for each of them.

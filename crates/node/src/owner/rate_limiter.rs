@@ -6,10 +6,10 @@ use firstseen_routing::Moment;
 /// Lead over the configured pace that an owner may have before it must wait, in milliseconds.
 const SLACK_MS: f64 = 2.0;
 
-/// Maximum delay that an owner with a limited rate makes up for, in milliseconds. An owner often sleeps longer than the
-/// limit requires, because timers fire about a millisecond late, and even later on a busy machine. After such a delay,
-/// the owner processes events faster than the limit for a short time, so that its average rate equals the limit. Delays
-/// beyond this maximum are not made up for.
+/// Maximum delay that the limiter makes up for, in milliseconds. An owner that sleeps to keep the limit often wakes up
+/// late, because timers fire about a millisecond late, and even later on a busy machine. After such a delay, the owner
+/// may process events faster than the limit for a short time, so that its average rate still equals the limit. If a
+/// delay is longer than this maximum, the rest of the delay is not made up for.
 const BEHIND_MS: f64 = 100.0;
 
 /// Limits the rate of events.

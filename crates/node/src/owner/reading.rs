@@ -24,8 +24,9 @@ struct Progress {
     /// Whether an event was dropped for lack of room since the last complete checkpoint began. The group then lacks
     /// this event.
     lacks_events: bool,
-    /// Whether an event was dropped for lack of room since the newest checkpoint began. Events that were dropped before
-    /// that moment are not counted, because the checkpoint of a complete group contains them and restores them.
+    /// Whether an event was dropped for lack of room after the newest checkpoint began. Only these events matter if
+    /// that checkpoint turns out to be complete. Events that were dropped before it began are contained in the
+    /// checkpoint, so reading the checkpoint restores them.
     lacks_events_since_begun: bool,
 }
 

@@ -40,14 +40,14 @@ const WORK_AT_ONCE: usize = 256;
 const EVENTS_AT_ONCE_MAX: u64 = 1 << 14;
 
 /// Maximum number of times that a busy owner yields the processor in one round of work. While the owner yields, other
-/// threads can add work to its queue. The owner then sends the messages for all of this work together, which is cheaper
-/// than sending them separately.
+/// threads can add more work to its queue. More work in a round is an advantage, because the owner sends the resulting
+/// messages together, which is cheaper than sending them separately.
 const YIELDS_MAX: usize = 2;
 
-/// Minimum number of events that a round must contain before the owner yields the processor. On a machine that also
-/// runs other programs, the owner may have to wait milliseconds until it runs again. A small round, for example with a
-/// single call, would be delayed considerably by this wait. A round with many events takes long enough that the wait
-/// hardly matters.
+/// Minimum number of events that a round must contain before the owner yields the processor. After yielding, the owner
+/// may have to wait several milliseconds until it runs again, if other programs are running on the machine. For a small
+/// round, for example with a single call, this would be a considerable delay. A round with many events takes so long
+/// anyway that the wait hardly matters.
 const YIELD_EVENTS_MIN: u64 = 256;
 
 /// The parts from which an owner is created.
@@ -263,9 +263,9 @@ impl Worker {
         self.groups.receive(from, message, now, &mut self.commands);
     }
 
-    /// Rejects a message that could not be encoded or decoded. The head node of the message's events waits for a result
-    /// from the message's receiver. This method therefore sends the head node a negative result on behalf of the
-    /// receiver. If this node is itself the head node, the method passes the result to its own slice group.
+    /// Rejects a message that could not be encoded or decoded. The head node of the message's events, which decides
+    /// them, waits for a result from the receiver of the message. This method sends the head node a negative result in
+    /// place of the receiver. If this node is itself the head node, its own slice group gets the result directly.
     fn refused(&mut self, sender: NodeId, receiver: NodeId, message: PeerMessage, now: Moment) {
         for command in refuse(sender, message, Reason::Invalid) {
             match command {
@@ -372,9 +372,9 @@ impl Worker {
         }
     }
 
-    /// Reports that a slice group without a journal has produced a record that must be stored. Only a programming error
-    /// can cause this. The error is serious, because the replies that follow the record promise that the data is on the
-    /// disk, although the data was never written.
+    /// Reports that a slice group has produced a record for the journal although it has no journal. Only a programming
+    /// error can cause this. The error is serious: replies that depend on the record tell clients that their events are
+    /// on the disk, although the record was never written.
     fn find_no_journal(&self, record: &Record) {
         let Record { filter, group, .. } = record;
         debug_assert!(false, "group {group} of filter {filter} has a record to persist, but no journal");
@@ -398,9 +398,9 @@ impl Worker {
         self.groups.climbed(key, &climbed, now, &mut self.commands);
     }
 
-    /// Returns the current time for the slice groups, and tells them whether the node has a valid lease. The slice
-    /// groups use a corrected time of day, which the node determines by comparing its clock with the clocks of other
-    /// nodes. Only the lease is checked with the uncorrected clock of this machine.
+    /// Returns the current time for the slice groups, and tells the groups whether the node has a valid lease. The
+    /// returned time of day is corrected: the node compares its clock with the clocks of other nodes. The lease is
+    /// checked with the uncorrected clock of this machine.
     fn now(&mut self) -> Moment {
         let NodeContext { clock, lease, clocks, .. } = &self.node_context;
         let shown = clock.now();

@@ -165,9 +165,10 @@ fn check_epoch(view: &View, filter: &FilterView, header: &BatchHeader) -> Result
     }
 }
 
-/// Checks whether a batch may come from another level of a filter tree, if its header says so. The node trusts batches
-/// from a tree level more than batches from a producer. It therefore accepts such a header only from a node, and only
-/// if the level in the header belongs to the same tree as the filter of the batch.
+/// Checks whether a batch may come from another level of a filter tree, if its header says so. The check is necessary
+/// because the node trusts batches from a tree level more than batches from a producer, so a producer must not be able
+/// to send such a header. The header is accepted only from a node, and only if its level and the filter of the batch
+/// belong to the same tree.
 fn check_level(view: &View, sender: StreamSender, header: &BatchHeader) -> Result<(), Refused> {
     let Some(from) = header.from else { return Ok(()) };
     if !sender.is_node {

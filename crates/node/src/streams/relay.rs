@@ -54,9 +54,9 @@ struct Proxy {
     credits: usize,
 }
 
-/// Batches that were forwarded to another node and have no reply yet, by their sequence number. For each batch, the map
-/// stores the number of its events and the charge for its memory. The value is a list because a producer may use the
-/// same sequence number for several batches.
+/// Batches that were forwarded to another node and have no reply yet, by their sequence number. Each entry contains the
+/// number of events in the batch, and the charge for the batch's memory. A sequence number can have several entries,
+/// because nothing prevents a producer from using the same number twice.
 type Sent = BTreeMap<u64, Vec<(u32, Charge)>>;
 
 impl Relay {

@@ -290,8 +290,9 @@ impl Session {
     /// Tells the producer early which events of an unfinished batch are duplicates. The producer does not depend on
     /// this early message, because the reply to the batch contains the same verdicts later.
     ///
-    /// The channel to the producer must always have room for the replies to all unanswered batches. The early message
-    /// is therefore sent only if the channel has additional room, and is dropped otherwise.
+    /// The early message must not take the place of a reply. The channel to the producer always keeps room for the
+    /// replies to all unanswered batches, because these replies must never wait. The early message is therefore dropped
+    /// unless the channel has more room than that.
     fn send_early(&mut self, early: &EarlyInBatch) -> Result<(), Status> {
         if self.replies.capacity() > self.unanswered as usize + 1 {
             self.put(reply::found(early.sequence, early.batch_events, &early.events, early.clock_ms))
