@@ -1,6 +1,7 @@
-//! Checks of the code that decodes what the consensus group has stored or sent, and the metadata of a backup. The input
-//! may be arbitrary, because a disk can be damaged and a backup can be edited. The fuzz targets `agreement` and
-//! `backup` search for input that violates a check. `cargo test -p firstseen-meta` runs the same checks on the corpus.
+//! Checks of the code that decodes the metadata of a backup, and the data that the consensus group has stored or sent.
+//! The input may be arbitrary, because a disk can be damaged and a backup can be edited. The fuzz targets `agreement`
+//! and `backup` search for input that violates a check. `cargo test -p firstseen-meta` runs the same checks on the
+//! corpus, which is a stored collection of inputs.
 
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_meta::{Change, Command, NewFilter, NewRestore, NodeProfile, RestoredPlace, State, codec};

@@ -36,9 +36,10 @@ pub use unit_clock::{Jump, UnitClock};
 pub struct Stamp {
     /// Unit in which the event occurred. The cells of the event expire at `unit + span`.
     pub unit: UnitNumber,
-    /// Unit at which the event is judged. Only cells whose expiry is greater than this unit are alive for the event. An
-    /// event is normally judged at its own unit. If it arrives later than the lateness allows, it is judged at the edge
-    /// of the lateness.
+    /// Unit at which the event is judged, that is, compared with the cells. Only cells whose expiry is greater than
+    /// this unit are alive for the event. An event is normally judged at its own unit. If it arrives later than the
+    /// lateness allows, its own unit is too far back, because cells that were alive then may be cleared already. It is
+    /// then judged at the earliest unit for which cells are still kept.
     pub judged: UnitNumber,
 }
 
@@ -66,9 +67,9 @@ impl WindowRule {
         unit.after(self.span_units)
     }
 
-    /// Returns the greatest expiry of a cell that still allows an event at `unit` to be a duplicate. A cell with a
-    /// later expiry was set by an event that occurred a whole window or more after `unit`, so the two events lie too
-    /// far apart.
+    /// Returns the greatest expiry that a cell may have if it makes an event at `unit` a duplicate. An event is also a
+    /// duplicate if the other event occurred later, but arrived first. However, the two events must be less than one
+    /// window apart. A cell with an expiry above the result was set by an event at least one window later than `unit`.
     ///
     /// ```
     /// use firstseen_filter::{UnitNumber, WindowRule};
@@ -80,9 +81,9 @@ impl WindowRule {
         self.expiry(unit).after(self.span_units.saturating_sub(1))
     }
 
-    /// Returns the place of an event that occurred in `unit`. The parameter `now` is the greatest unit seen so far.
-    /// Returns `None` if the event is so late that its cells would have expired already, even with the allowed
-    /// lateness.
+    /// Returns the place of an event that occurred in `unit`, if `now` is the greatest unit seen so far. Returns `None`
+    /// if the event is so late that it has no place in the window. This is the case if its cells would already have
+    /// expired at the earliest unit for which cells are still kept.
     ///
     /// ```
     /// use firstseen_filter::{Stamp, UnitNumber, WindowRule};
@@ -102,9 +103,9 @@ impl WindowRule {
     /// Returns the place of an event that is only looked up. The parameter `unit` is the unit of the event, `now` is
     /// the unit that the clock shows, and `recorded` is the greatest unit that may have been recorded.
     ///
-    /// A lookup must not move the window, so the unit of the returned stamp is at most `recorded`, even if the event
-    /// occurs later. The event is still judged at its own unit, so it does not match cells that will have expired by
-    /// then. Returns `None` in the same cases as [`Self::stamp`].
+    /// A lookup must not move the window, so the unit of the returned stamp is at most `recorded`. An event that occurs
+    /// later than `recorded` is still judged at its own unit. It therefore does not match earlier events that will have
+    /// left the window by then. Returns `None` in the same cases as [`Self::stamp`].
     ///
     /// ```
     /// use firstseen_filter::{Stamp, UnitNumber, WindowRule};

@@ -53,9 +53,9 @@ impl Way {
     }
 }
 
-/// Link whose messages stay in order. All messages from one node to another node use the same link. Queries between the
-/// levels of a filter tree have links of their own: each level on a node has one link for the queries that it sends,
-/// and another link for the answers that it receives.
+/// Identifier of a link, which is a queue of messages that stay in order. All messages from one node to another node
+/// use the same link. Queries between the levels of a filter tree have separate links: on each node, each level has one
+/// link for the queries that it sends, and another link for the answers that it receives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Link(u64, u64, u8);
 

@@ -157,9 +157,10 @@ impl Mesh {
         instances.collect()
     }
 
-    /// Handles queries to other levels that the given nodes have not answered completely, for example because the
-    /// processes of these nodes have ended. If `are_sent_again` is set, the unanswered parts of the queries are sent
-    /// again. Otherwise the queries end with unknown verdicts.
+    /// Handles queries to other levels that will not be answered completely, because the given nodes have not answered
+    /// their parts. For example, the processes of these nodes may have ended. If `are_sent_again` is set, the
+    /// unanswered parts are sent again. Otherwise the queries end, and the verdicts of the unanswered parts are
+    /// unknown.
     pub fn end_parts(&mut self, nodes: &BTreeSet<NodeId>, are_sent_again: bool) {
         let parts = self.climbs.parts_at(nodes);
         if are_sent_again {
@@ -194,9 +195,9 @@ impl Mesh {
         commands
     }
 
-    /// Executes a command that concerns the network. Such a command sends a message or a query, or contains an answer
-    /// to a query of another level. All other commands are returned to the caller, for example replies to producers,
-    /// proposals to the consensus group, and records to persist.
+    /// Executes a command if it concerns the network: it sends a message or a query, or it contains an answer to a
+    /// query of another level. Returns all other commands to the caller without executing them. Such commands are, for
+    /// example, replies to producers, proposals to the consensus group, and records to persist.
     pub fn execute(&mut self, instance: GroupInstance, command: Command) -> Option<Command> {
         match command {
             Command::Send { to, message } => self.links.push(Way::Peer(instance.node, to, message)),

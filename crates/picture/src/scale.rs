@@ -70,9 +70,9 @@ impl Scale {
         Self { is_log, from, to, labels }
     }
 
-    /// Replaces the labels of a logarithmic axis by the values `measured`, which are in ascending order. The labels
-    /// stay unchanged if there are too many values to show, or if two values are too close to each other. The labels of
-    /// a linear axis never change.
+    /// Replaces the labels of a logarithmic axis with the values `measured`, which are in ascending order. The labels
+    /// stay unchanged if there are too many values to show, or if two values are too close to each other for their
+    /// labels to be readable. The labels of a linear axis never change.
     pub(super) fn labelled(mut self, measured: &[f64]) -> Self {
         let places: Vec<f64> =
             measured.iter().filter(|value| self.has(**value)).map(|value| self.place(*value)).collect();

@@ -82,7 +82,9 @@ impl Calendar {
     }
 
     /// Returns the unit that contains `time_ms`, and a range of times around `time_ms` that belong to the same unit.
-    /// The start of the range is inclusive, and its end is exclusive. The range may be smaller than the unit.
+    /// The start of the range is inclusive, and its end is exclusive. A caller can assign all times in the range to
+    /// this unit without another calculation. The range is at most a quarter of an hour long, so it may be smaller than
+    /// the unit.
     pub(super) fn unit_of(&self, time_ms: u64) -> (UnitNumber, u64, u64) {
         let time_ms = i64::try_from(time_ms).unwrap_or(i64::MAX);
         let local_ms = time_ms.saturating_add(self.offset_ms(time_ms));

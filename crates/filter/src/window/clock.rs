@@ -68,8 +68,9 @@ impl WindowClock {
     }
 
     /// Tells the clock that the time of day is `present_ms`, in milliseconds since 1970. The clock uses the time of day
-    /// when it decides whether to accept an event time that is far ahead of the clock. Fewer following events must
-    /// confirm such a time if it is near the time of day, and more of them if it is later than the time of day.
+    /// as evidence when the time of an event is far ahead of the clock. If the event time is near the time of day,
+    /// fewer following events must confirm it. If the event time is later than the time of day, it is probably wrong,
+    /// so more following events must confirm it.
     pub fn show_present_ms(&mut self, present_ms: u64) {
         self.present_ms = self.present_ms.max(Some(present_ms));
     }
@@ -103,9 +104,10 @@ impl WindowClock {
 
     /// Returns the place of the event with index `event` among events whose times are in `times_ms`.
     ///
-    /// If the time of the event is far ahead of the clock, the events after it must confirm that time. At least half of
-    /// the next [`super::AHEAD_EVENTS_MAX`] events must have this time, a later time, or a slightly earlier one. A
-    /// quarter of the events is enough if it is spread over all of them ([`super::Spread`]).
+    /// If the time of the event is far ahead of the clock, the clock accepts it only if the events after it confirm it.
+    /// An event confirms the time if its own time is the same, later, or only slightly earlier. At least half of the
+    /// next [`super::AHEAD_EVENTS_MAX`] events must do so. A quarter of them is enough if the confirming events are
+    /// spread over all of these events ([`super::Spread`]).
     ///
     /// ```
     /// use firstseen_filter::{Placed, Stamp, Unit, UnitNumber, WindowClock, WindowRule};
@@ -125,9 +127,9 @@ impl WindowClock {
         }
     }
 
-    /// Counts an event that the caller has placed without this clock, because the event has the same time as the event
-    /// before. The clock measures which share of all events in the stream has a doubtful time, so it must count every
-    /// event.
+    /// Counts an event that the caller has placed without this clock. A caller may do so if the event has the same time
+    /// as the event before it. The clock must still count the event, because it measures the share of events with a
+    /// doubtful time among all events of the stream.
     #[inline]
     pub fn pass(&mut self) {
         self.timed_events += 1;
@@ -143,8 +145,8 @@ impl WindowClock {
     }
 
     /// Returns the place of an event that is only looked up. The lookup does not advance the clock, and does not count
-    /// as an event in windows that count events. An event ahead of the clock is judged at its own time, so it does not
-    /// match earlier events that will have expired by that time.
+    /// as an event in windows that count events. If the time of the event is ahead of the clock, the event is judged at
+    /// that time. It therefore does not match earlier events that will have expired by then.
     ///
     /// ```
     /// use firstseen_filter::{Placed, Stamp, Unit, UnitNumber, WindowClock, WindowRule};
@@ -169,9 +171,9 @@ impl WindowClock {
         }
     }
 
-    /// Returns two units for an event that is only looked up: the unit that the clock shows, and the unit of the event.
-    /// The unit of the event may be greater than that of the clock. Returns `None` if [`Self::place_lookup`] rejects
-    /// the event.
+    /// Returns two units for an event that is only looked up: the unit that the clock shows, and the unit in which the
+    /// event occurred. A lookup does not advance the clock, so the second unit may be greater than the first one.
+    /// Returns `None` if [`Self::place_lookup`] rejects the event.
     pub fn look_up_tick(&mut self, time_ms: Option<u64>) -> Option<(UnitNumber, UnitNumber)> {
         match self.unit {
             Unit::Milliseconds(_) | Unit::Calendar(_) => {
@@ -183,11 +185,12 @@ impl WindowClock {
     }
 
     /// Returns two units for the event with index `event` of `times_ms`: the unit that the clock shows at this event,
-    /// and the unit in which the event occurred. The unit of the event is never greater than that of the clock.
+    /// and the unit in which the event occurred. The event advances the clock if it is the latest one, so the second
+    /// unit is never greater than the first one.
     ///
-    /// A [`crate::UnitClock`] on another node needs both units to place the event in the same way as
-    /// [`Self::place_nth`] places it on this node. Late events have two units as well. The result is `None` only if
-    /// `place_nth` rejects the event.
+    /// A [`crate::UnitClock`] on another node can place the event from these two units, in the same way as
+    /// [`Self::place_nth`] places it on this node. A late event has two units as well, because the other node decides
+    /// by itself that the event is late. The result is `None` only if `place_nth` rejects the event.
     ///
     /// ```
     /// use firstseen_filter::{Unit, UnitNumber, WindowClock, WindowRule};
@@ -298,10 +301,11 @@ impl WindowClock {
         self.borne.is_in_distance(time_ms) || self.borne.confirm(time_ms, ahead_ms, self.present_ms)
     }
 
-    /// Returns how far the clocks of this stream's producers are apart, or `None` if the stream does not show that they
-    /// are apart. The distance is measured from the doubtful events so far. If these are too few, it is measured from
-    /// the following events, provided that these are known. The clock calls this method whenever it doubts an event
-    /// time.
+    /// Returns how far the clocks of this stream's producers are apart. Returns `None` if the events do not show that
+    /// these clocks are apart. The clock calls this method whenever it doubts an event time.
+    ///
+    /// The method first uses the doubtful events so far. If these are too few, it looks ahead at the following events,
+    /// provided that the caller has passed enough of them.
     fn distance_ms(&mut self, time_ms: u64, ahead_ms: &[u64]) -> Option<u64> {
         let disorder = self.disorder.get_or_insert_with(|| Box::new(Disorder::new()));
         let anchor_ms = self.borne.anchor();

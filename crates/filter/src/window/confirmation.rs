@@ -2,26 +2,31 @@
 //! machine whose clock is wrong could end the window for all other events. Other systems call the time that such a
 //! clock shows a watermark.
 //!
-//! A clock has an anchor and a step. The anchor is the greatest time that was confirmed. The step is the distance by
-//! which events whose times are not confirmed may advance the clock beyond the anchor. Unconfirmed events do not move
-//! the anchor, so even many of them advance the clock by at most one step.
+//! A clock has an anchor and a step. The anchor is the greatest time that was confirmed. The step is a distance from
+//! the anchor: events whose times are not confirmed may advance the clock up to one step beyond the anchor, but not
+//! further. Such events do not move the anchor, so even many of them advance the clock by at most one step.
 //!
 //! A time that is more than one step after the anchor must be confirmed by the events that follow it, or by the time of
-//! day. If it is confirmed, the anchor moves to that time, however far that is. A comparison with other events is
-//! needed only when the stream has advanced by another step, so these comparisons cost little.
+//! day. If it is confirmed, the anchor moves to that time, however far that is. The comparison with other events costs
+//! little, because it is needed only once each time the stream has advanced by a step.
 //!
-//! Broken events are events whose times are wrong. If fewer than half of the next events are broken, they can move the
-//! clock ahead of the correct events by at most the tolerance, which is the greater of the step and the lateness. The
-//! reason is that a time is confirmed only if at least half of the next events are at most one tolerance behind it. At
-//! least one of these confirming events is then correct.
+//! Broken events are events whose times are wrong. The tolerance is the greater of the step and the lateness. If fewer
+//! than half of the next events are broken, broken events can move the clock ahead of the correct events by at most one
+//! tolerance. The reason is that a time is confirmed only if at least half of the next events are no more than one
+//! tolerance behind it. At least one of these events is correct, so the clock is at most one tolerance ahead of a
+//! correct event.
 //!
-//! Correct events are therefore at most one tolerance behind a clock that has followed a broken event. If the lateness
-//! is at least the step, the tolerance equals the lateness, and the correct events are still judged at their own times.
+//! Even after the clock has followed a broken event, correct events are therefore at most one tolerance behind it. If
+//! the lateness is at least the step, the tolerance equals the lateness. Correct events are then not later than the
+//! lateness allows, so the broken event does not change how they are judged.
 //!
 //! A weaker rule applies to streams whose producers have clocks that are far apart. In such a stream, most of the next
-//! events may come from producers whose clocks are behind, so fewer than half can confirm the time of an event that is
-//! on time. One quarter of the next events is then enough, if this quarter is spread over all events that are compared.
-//! Events from a single broken clock are not spread in this way, and neither are a hundred broken events in a row.
+//! events may come from producers whose clocks are behind. Fewer than half of the next events can then confirm the time
+//! of an event that is on time. One quarter is enough in this case, if the confirming events are spread over all events
+//! that are compared.
+//!
+//! This rule does not confirm broken times, because broken events are not spread in this way. A single broken clock
+//! produces too few of them, and a hundred broken events in a row are all in one place.
 //!
 //! If many events show that the clocks of a stream's producers are far apart, the step and the tolerance become wider
 //! (`disorder.rs`).
@@ -34,8 +39,9 @@ use super::spread::{SPREAD_PART, Spread};
 /// Maximum number of following events that a comparison takes into account.
 pub const AHEAD_EVENTS_MAX: usize = 256;
 
-/// Weight of the time of day in a comparison, as a number of events that have this time. The time of day alone proves
-/// nothing, because a record with today's date in a log of last year is as wrong as any other.
+/// Number of events that the time of day counts for in a comparison. The time of day is treated as this number of
+/// events that have this time. It counts for only a few events, because it proves little: in a log of last year, a
+/// record with today's date is as wrong as any other.
 const PRESENT_EVENTS: usize = 8;
 
 /// Minimum number of compared events that can show whether the events that agree are spread over all of them.
@@ -57,18 +63,18 @@ pub(super) struct TimeConfirmation {
 }
 
 impl TimeConfirmation {
-    /// Creates an anchor for a stream without confirmed times. A single unconfirmed event can then advance the clock by
-    /// at most `step`. An event confirms a time if it is at most `lateness` (or `step`, if that is greater) older than
-    /// that time.
+    /// Creates an anchor for a stream without confirmed times. After the first confirmed time, unconfirmed events can
+    /// advance the clock by at most `step` beyond the anchor. A following event confirms a time if it is older than
+    /// that time by at most `lateness` or `step`, whichever is greater.
     pub(super) fn new(step: u64, lateness: u64) -> Self {
         let tolerance = step.max(lateness);
         Self { step, tolerance, distance: 0, is_apart: false, anchor: None, free_to: None }
     }
 
-    /// Sets how far the clocks of this stream's producers are apart. The distance is valid until the next call, and is
-    /// 0 by default. A time that is ahead of the anchor by no more than this distance is not a sign of a broken clock,
-    /// so the clock may advance to it. An event may also confirm a time that is later than its own time by up to this
-    /// distance.
+    /// Sets how far the clocks of this stream's producers are apart. The distance is 0 until the first call, and
+    /// remains valid until the next call. It has two effects. First, the clock may advance beyond the anchor by up to
+    /// this distance, because such times are not a sign of a broken clock. Second, an event may confirm a time that is
+    /// later than its own time by up to this distance.
     pub(super) fn widen(&mut self, distance: u64) {
         self.distance = distance;
         self.free_to = self.anchor.map(|anchor| anchor.saturating_add(self.step));
@@ -79,9 +85,10 @@ impl TimeConfirmation {
         Some(self.distance).filter(|distance| *distance > 0)
     }
 
-    /// Returns whether an unconfirmed `time` is ahead of the anchor by no more than the distance between the clocks of
-    /// producers. If so, the clock may advance to `time` without confirmation. The clock still compares times with
-    /// other events once per step, so that the anchor keeps up with the clock.
+    /// Returns whether `time` is ahead of the anchor by no more than the distance between the clocks of producers. If
+    /// so, the clock may advance to `time` even though other events do not confirm it. Comparisons with other events
+    /// still take place once per step. Without them, no time would be confirmed any more, and the anchor would fall
+    /// behind the clock.
     pub(super) fn is_in_distance(&mut self, time: u64) -> bool {
         let Some(anchor) = self.anchor else { return false };
         let last = anchor.saturating_add(self.distance);
@@ -98,9 +105,9 @@ impl TimeConfirmation {
     }
 
     /// Returns whether an event of `time` may advance the clock without a comparison with other events. The parameter
-    /// `passed` is the time that has elapsed since the anchor was set. In a steady stream, event times advance as fast
-    /// as the time of day, even if the events arrive late. The latest time that needs no comparison is therefore moved
-    /// forward by `passed`.
+    /// `passed` is the time that has elapsed since the anchor was set. The latest time that needs no comparison is
+    /// moved forward by `passed`. The reason is that event times in a steady stream advance as fast as the time of day,
+    /// even if the events arrive late.
     #[inline]
     pub(super) fn is_free_after(&self, passed: u64, time: u64) -> bool {
         self.free_to.is_some_and(|free_to| time <= free_to.saturating_add(passed))
@@ -123,9 +130,9 @@ impl TimeConfirmation {
         self.free_to = self.free_to.max(Some(time.saturating_add(self.step)));
     }
 
-    /// Restores the anchor of a clock that has shown `time`. The clock may have advanced to `time` because of a single
-    /// unconfirmed event, so `time` does not count as confirmed. The anchor is therefore set one tolerance before
-    /// `time`, which is as far ahead as an unconfirmed event may be.
+    /// Restores the anchor of a clock that has shown `time`. The clock may have advanced to `time` because of an
+    /// unconfirmed event, so `time` itself must not become the anchor. An unconfirmed event may be at most one
+    /// tolerance ahead of the anchor. The anchor is therefore set one tolerance before `time`.
     #[inline]
     pub(super) fn restore(&mut self, time: u64) {
         self.trust(time.saturating_sub(self.tolerance));
@@ -144,9 +151,10 @@ impl TimeConfirmation {
     /// Returns whether `time` is confirmed by the times of the following events and by the time of day, as far as these
     /// are known. If `time` is confirmed, the anchor moves to it.
     ///
-    /// If no following events are known, `time` is confirmed unless it contradicts the time of day, which means that it
-    /// is more than one step later. Once the clock has an anchor, a time that contradicts the time of day needs more
-    /// evidence: half of [`AHEAD_EVENTS_MAX`] following events must agree with it, even if fewer events are known.
+    /// If no following events are known, `time` is confirmed unless it contradicts the time of day. A time contradicts
+    /// the time of day if it is later than the time of day by more than one step. Once the clock has an anchor, such a
+    /// time needs much more evidence: half of [`AHEAD_EVENTS_MAX`] following events must agree with it. If fewer events
+    /// than that are known, it cannot be confirmed.
     pub(super) fn confirm(&mut self, time: u64, ahead: &[u64], present: Option<u64>) -> bool {
         let ahead = &ahead[..ahead.len().min(AHEAD_EVENTS_MAX)];
         let is_now = present.is_some_and(|present| self.is_near(time, present));
@@ -204,9 +212,11 @@ impl TimeConfirmation {
     }
 
     /// Returns whether the clocks of other nodes confirm `time`. The function `is_said_from` returns whether enough of
-    /// these clocks have reached a given time. If they have reached `time`, the anchor moves to `time`. Clocks that are
-    /// slightly behind confirm `time` as well. If enough clocks have reached only the earliest time that still confirms
-    /// `time`, the anchor moves to that earlier time.
+    /// these clocks have reached a given time.
+    ///
+    /// If enough clocks have reached `time`, `time` is confirmed and the anchor moves to it. Clocks that are slightly
+    /// behind count as well: if enough clocks have reached the earliest time that can confirm `time`, then `time` is
+    /// confirmed too, but the anchor moves only to that earlier time.
     pub(super) fn follow(&mut self, time: u64, is_said_from: impl Fn(u64) -> bool) -> bool {
         let anchor = [time, self.edge(time)].into_iter().find(|from| is_said_from(*from));
         anchor.into_iter().for_each(|anchor| self.trust(anchor));

@@ -13,9 +13,10 @@
 //! The result of the measurement is a distance. From then on, the event clock accepts a time that is ahead by no more
 //! than this distance, because such times are normal in this stream and do not indicate a broken clock.
 //!
-//! The measurement counts doubtful events in cells, which are runs of 512 consecutive events. A hundred doubtful events
-//! in a row lie in at most two cells, whereas a stream whose producers are far apart has doubtful events in most cells.
-//! A broken clock can therefore not look like such a stream.
+//! To check how the doubtful events are spread, the measurement counts them in cells. A cell is a run of 512
+//! consecutive events. A hundred doubtful events in a row lie in at most two cells, whereas a stream whose producers
+//! are far apart has doubtful events in most cells. The events of a broken clock can therefore not look like such a
+//! stream.
 //!
 //! The measurement takes a fixed amount of memory and depends only on its inputs. It works both with milliseconds and
 //! with units of a window. It does not decide what happens to a doubtful event.
@@ -38,13 +39,14 @@ const DOUBTED_NEEDED: u16 = (CELLS * CELL_EVENTS / 16) as u16;
 /// Number of events for which a measured distance holds. Afterwards the stream must show it again.
 const HOLDS_EVENTS: u64 = 1 << 16;
 
-/// Maximum number of following events that a clock reads when it doubts an event time. The clock reads them, if they
-/// are known, to measure how far apart the clocks of the producers are.
+/// Maximum number of events that a clock reads in a look-ahead. In a look-ahead, a clock that doubts an event time
+/// reads the events that follow, if the caller has passed them. It measures from them how far apart the clocks of the
+/// producers are.
 pub const FORESEEN_EVENTS_MAX: usize = 4096;
 
-/// Minimum number of events between two look-aheads, as a multiple of the number of events that a look-ahead reads. The
-/// clock examines the events that a look-ahead has read a second time, when it places them. With a multiple of 4,
-/// look-aheads add at most a quarter to the work of the clock.
+/// Minimum distance between two look-aheads, as a multiple of the number of events that a look-ahead reads. A
+/// look-ahead is additional work, because the clock examines its events a second time when it places them. With a
+/// multiple of 4, look-aheads add at most a quarter to the work of the clock.
 const LOOK_SPACING: u64 = 4;
 
 /// Minimum number of following events in which enough cells can be filled.
@@ -120,8 +122,9 @@ impl Disorder {
         None
     }
 
-    /// Returns whether a look-ahead is due at event `event`, and schedules the next one if so. A look-ahead needs
-    /// enough following events, whose number is `known`. After a look-ahead that reads n events, the next one is due
+    /// Returns whether a look-ahead may take place at event `event`. The parameter `known` is the number of known
+    /// events that follow. A look-ahead needs at least [`FORESEEN_EVENTS_MIN`] of them. If the result is `true`, the
+    /// method also sets the earliest event for the next look-ahead. If this look-ahead reads n events, that event is
     /// [`LOOK_SPACING`] * n events later.
     pub(super) fn is_look_due(&mut self, event: u64, known: usize) -> bool {
         let is_due = known >= FORESEEN_EVENTS_MIN && event >= self.foreseen_until;
@@ -161,9 +164,9 @@ fn power_of(distance: u64) -> usize {
 mod tests {
     use super::*;
 
-    /// Passes the doubtful events of a stream of `events` events to a new measurement, and returns the last distance
-    /// that the measurement reports. The function `doubted` returns how far a given event is ahead of the anchor, or
-    /// `None` if the time of that event is not doubtful.
+    /// Runs a measurement over a stream of `events` events, and returns the last distance that the measurement reports.
+    /// For each event, the function `doubted` returns how far its time is ahead of the anchor, or `None` if its time is
+    /// not doubtful. Only the doubtful events are passed to the measurement.
     fn shown(events: u64, doubted: impl Fn(u64) -> Option<u64>) -> Option<u64> {
         let mut disorder = Disorder::new();
         (0..events).filter_map(|event| disorder.note(event, doubted(event)?)).last()

@@ -1,8 +1,9 @@
 //! Decides whether the events that agree on a time are spread over all events of a sequence.
 //!
-//! A spread distinguishes producers whose clocks are far apart from broken clocks. All producers send at the same time,
-//! so the events of a producer that is on time are spread over the whole sequence. Broken times are not: single broken
-//! events are too few (a hundredth), and a hundred broken events in a row are all in one place.
+//! This decision distinguishes producers whose clocks are far apart from broken clocks. All producers send at the same
+//! time, so the events of a producer whose clock is right are spread over the whole sequence. Broken times are not
+//! spread: single broken events are too few (at most a hundredth of all events), and a hundred broken events in a row
+//! are all in one place.
 //!
 //! The rule is pure. It is the same for a clock and for an owner of slices.
 //!

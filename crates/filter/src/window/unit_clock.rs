@@ -1,9 +1,10 @@
 //! A clock in units of a window. It places events whose times were turned into units by a [`super::WindowClock`] on
 //! another node.
 //!
-//! A unit clock that receives all units of one window clock places every event exactly as that window clock does. The
-//! events of one window clock may also be divided over several unit clocks. Each of them still places its events in the
-//! same way, if it also receives the information by which the window clock confirmed times that were far ahead.
+//! A unit clock that receives all units of a window clock places every event exactly as that window clock does. The
+//! events may also be divided over several unit clocks, for example on several nodes. A unit clock then lacks the
+//! events that confirmed a time far ahead. It still places its events in the same way, provided that the other clocks
+//! tell it that the time was confirmed.
 //!
 //! This module does not depend on how long a unit is, or on which client sends which event.
 
@@ -31,20 +32,23 @@ pub struct Jump {
 /// decides whether an event is still in the window.
 ///
 /// Each producer has a clock of its own and sends the readings of this clock with its events. A run is a sequence of
-/// events from one producer. Before a run, the node passes the reading that the producer's clock had at the beginning
-/// of the run to [`Self::catch_up`]. For each event of the run, the node passes two units to [`Self::place`]: the
-/// reading of the producer's clock at this event, and the unit in which the event occurred.
+/// events from one producer. The node passes these readings to the unit clock at two points:
+///
+/// - Before a run, it calls [`Self::catch_up`] with the reading at the beginning of the run.
+/// - For each event of the run, it calls [`Self::place`] with two units: the reading at this event, and the unit in
+///   which the event occurred.
 ///
 /// The reading of a producer's clock is only a hint. If the reading is far ahead and not confirmed, the unit clock
 /// ignores it and uses only the unit in which the event occurred.
 ///
 /// The time of day limits how far this clock advances ([`Self::show_present`]). It also confirms units that are close
-/// to it. A unit is close if it is earlier than the time of day by no more than `step_units` or the lateness, whichever
-/// is greater.
+/// to it. A unit is close if it is earlier than the time of day by at most `step_units` or at most the lateness,
+/// whichever is greater.
 ///
-/// The time of day does not confirm a unit that is still earlier, for example while old events are replayed. If such a
-/// unit is more than one step ahead of the anchor, the clock asks other clocks: it calls the function `confirms_jump`
-/// with a [`Jump`]. The function returns whether enough of the other clocks have reached that unit.
+/// The time of day cannot confirm units that are further back, for example while old events are replayed. If such a
+/// unit is more than one step ahead of the anchor, which is the greatest confirmed unit, other clocks must confirm it.
+/// The unit clock then calls the function `confirms_jump` with a [`Jump`]. The function returns whether enough of the
+/// other clocks have reached that unit.
 ///
 /// ```
 /// use firstseen_filter::{Jump, Placed, Stamp, UnitClock, UnitNumber, WindowRule};
@@ -101,12 +105,13 @@ impl UnitClock {
         }
     }
 
-    /// Tells the clock the time of day, as a range of units because the clocks of nodes may differ. The actual time of
-    /// day is never before the first unit of `units`. This clock never advances beyond the last unit of `units`.
+    /// Tells the clock the time of day. The time of day is given as a range of units, because the clocks of nodes
+    /// differ and none of them is exact. The actual time of day is never before the first unit of `units`. The unit
+    /// clock never advances beyond the last unit of `units`.
     ///
-    /// The parameter `counts` says whether the time of day alone confirms units near it. It must be `false` while old
-    /// events are replayed, because the recent events of other producers then show that the stream is still far from
-    /// the time of day.
+    /// If `counts` is `true`, the time of day alone confirms units near it. While old events are replayed, `counts`
+    /// must be `false`. The recent events of other producers then show that the stream is still far from the time of
+    /// day, so a unit near the time of day is probably wrong.
     pub fn show_present(&mut self, units: RangeInclusive<UnitNumber>, counts: bool) {
         let (earliest, latest) = units.into_inner();
         // Before the first call the clock has no upper bound. Afterwards the time of day never goes back for this
@@ -130,9 +135,9 @@ impl UnitClock {
         self.borne.anchor().map(UnitNumber)
     }
 
-    /// Begins a run of events of one producer, whose clock showed `unit` before the run. If `unit` is confirmed, this
-    /// clock advances to at least `unit`. The clock of a producer that has seen no event shows unit 0, which has no
-    /// effect.
+    /// Begins a run of events of one producer. The parameter `unit` is the unit that the producer's clock showed before
+    /// the run. If `unit` is confirmed, this clock advances to at least `unit`. A `unit` of 0 has no effect, because it
+    /// means that the producer's clock has seen no event yet.
     pub fn catch_up(&mut self, unit: UnitNumber, confirms_jump: impl Fn(Jump) -> bool) {
         self.doubtful_unit = None;
         if unit > UnitNumber::FIRST {
@@ -161,9 +166,9 @@ impl UnitClock {
         self.rule.stamp(unit, self.now_unit()).map_or(Placed::Late, Placed::At)
     }
 
-    /// Returns the place of an event of `unit` that is only looked up. The producer's clock showed `clock_unit` at this
-    /// event. The lookup does not advance this clock. The event is judged at its own unit, even if that unit is later
-    /// than all recorded events.
+    /// Returns the place of an event that is only looked up. The event occurred in `unit`, and the producer's clock
+    /// showed `clock_unit` at this event. The lookup does not advance this clock. The event is judged at its own unit,
+    /// even if that unit is later than all recorded events.
     pub fn look_up(&self, clock_unit: UnitNumber, unit: UnitNumber) -> Placed {
         if unit > UnitNumber::LAST {
             return Placed::Refused;

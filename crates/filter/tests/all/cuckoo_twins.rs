@@ -42,9 +42,9 @@ fn print_bits(wanted: &Wanted, slot: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Gives `event` a second entry, which no filter would write. To do so, the function looks for the entry of `other` in
-/// the two buckets of `event`, and replaces its fingerprint by that of `event`. Returns the bucket of the replaced
-/// entry, or `None` if neither bucket contains an entry of `other`.
+/// Gives `event` a second entry, as damaged bytes could contain it. The function looks in the two buckets of `event`
+/// for the entry of the event `other`, and overwrites the fingerprint of that entry with the fingerprint of `event`.
+/// Returns the bucket of the overwritten entry, or `None` if neither bucket contains an entry of `other`.
 fn rename(run: &mut CellRun, wanted: &Wanted, event: u64, other: u64) -> Option<usize> {
     let names = [event, other_name_of(event, wanted.print_bits)].map(|name| (name >> wanted.print_bits) as usize);
     let print = |position: u64| (0..wanted.print_bits).map(move |bit| position >> bit & 1 != 0);
@@ -72,9 +72,12 @@ fn stash(run: &mut CellRun, wanted: &Wanted, place: usize, event: u64, stamp: St
     run.cells[start + 12..start + 14].copy_from_slice(&((event >> wanted.print_bits) as u16).to_le_bytes());
 }
 
-/// Returns a copy of a slice, a run of its cells in which the first event of `events` has two entries, and the buckets
-/// of that event. The run also holds the other `events` and the events `others`. Returns `None` if the second entry
-/// cannot be created, because the entry that it should replace lies in another bucket.
+/// Prepares a slice whose cells contain two entries for the first event of `events`. Returns the slice with its model,
+/// a run of its cells, and the buckets of the two entries if both lie in buckets. The slice also contains entries of
+/// the other `events` and of `others`.
+///
+/// To create the second entry in a bucket, the function overwrites the entry of another event. Returns `None` if that
+/// entry does not lie in one of the two buckets of the first event.
 ///
 /// The first entry of the first event is recorded with stamp `sightings[0]`. All other entries are recorded with stamp
 /// `sightings[1]`.
@@ -139,8 +142,8 @@ fn stashed(stash: &[u8]) -> usize {
 }
 
 /// Checks copies of cells that hold an event twice: in one of its buckets, in both buckets, or in the stash. A lookup
-/// in such cells would find only one of the entries, which may be the one that expires first. A copy must keep the
-/// entry that expires later, in whichever way it receives the cells.
+/// in such cells would find only one of the entries, which may be the one that expires first. Whichever way the copy
+/// receives the cells, it must keep the entry that expires later.
 fn check_twin(receiver: &Copy, (source, run): (&Copy, &CellRun), event: u64, positions: &[u64], when: &str) {
     let wanted = receiver.wanted;
     for way in ["missing cells", "known cells", "a slice"] {

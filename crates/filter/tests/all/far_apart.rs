@@ -109,8 +109,9 @@ fn broken_times_in_such_a_stream_end_no_window() {
     }
 }
 
-/// Checks that a clock becomes strict again after a stream whose producers were far apart. The later events arrive in
-/// order, one per second. While the clock forgets the measured distance between producers, it must reject none of them.
+/// Checks that a clock becomes strict again after a stream whose producers were far apart. In that stream, the clock
+/// has measured the distance between the producers and accepts times that are ahead by this distance. Later events
+/// arrive in order, one per second. The clock must reject none of these events while it forgets the distance.
 /// Afterwards it must reject a wrong time again.
 #[test]
 fn a_stream_that_is_in_order_again_is_as_strict_as_before() {

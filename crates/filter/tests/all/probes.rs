@@ -53,9 +53,9 @@ fn from_outside(probes: &Probes, rng: &mut TestRng) -> Probes {
     arrived
 }
 
-/// Runs one stream through two slices, of which one is queried by digests and the other by positions. Depending on a
-/// parameter, both slices get the same batches, or each gets its own. If they get the same batches, their states must
-/// be equal as well.
+/// Runs one stream through two slices, and compares their answers. One slice is queried by digests and the other by
+/// positions. Depending on `seed`, both slices get the same batches, or the batches of each are cut at different
+/// events. If both get the same batches, their states must be equal as well.
 fn same_answers(definition: &FilterDefinition, events: usize, pace: common::Pace, seed: u64) -> Result<(), String> {
     let mut stream = Stream::new(definition, 5000, seed);
     let (digests, mut stamps) = stream.batch(events, pace);

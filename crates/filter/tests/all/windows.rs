@@ -1,8 +1,8 @@
 //! Compares every windowed kind with the exact model, event by event.
 //!
-//! The tests use two sizes of filters for two purposes. Tiny filters show that no delivered event is forgotten. Filters
-//! that are so large that no false positive occurs show that no event is kept too long either. The seeds are fixed, so
-//! the same command repeats a failure, and prints the operations that lead to it.
+//! The tests use two sizes of filters for two purposes. Tiny filters show that no delivered event is forgotten. Very
+//! large filters, in which no false positive occurs, show that no event is kept too long. The seeds are fixed, so a
+//! failure can be repeated with the same command. A failed test prints the operations that led to the failure.
 
 use crate::common::{
     Pace, Size, Stream, Subject, bits, buckets, config, digest, digests, generations, geometry, paces, rule, timers,

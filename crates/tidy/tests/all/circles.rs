@@ -1,8 +1,8 @@
 //! Checks that no modules of a crate import each other, directly or through other modules.
 //!
-//! The check for circular imports compares modules that have the same parent module. A compared module stands for all
-//! of its files, including the files of the modules below it. Module A depends on module B if a file of A names an item
-//! that a file of B defines, even if another module re-exports the item.
+//! The check looks for circular imports among modules that have the same parent module. In this comparison, a module
+//! includes the files of all modules below it. Module A depends on module B if a file of A names an item that a file of
+//! B defines. The dependency counts even if A imports the item from a third module that re-exports it.
 //!
 //! Two kinds of dependencies do not count:
 //!

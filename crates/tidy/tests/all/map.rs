@@ -21,9 +21,10 @@ fn named_paths(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the entries of the diagrams of a page, which are its `text` blocks. An entry is a crate and a part of its
-/// sources, without the extension. The entry `node/accept, gate` is short for two entries, `node/accept` and
-/// `node/gate`. Words with a slash whose first part is not in `crates` are not entries.
+/// Returns the entries of the diagrams of a page. The diagrams are the page's `text` blocks. An entry names a crate and
+/// a part of its sources, without the file extension, such as `node/accept`. The entry `node/accept, gate` is short for
+/// two entries, `node/accept` and `node/gate`. A word with a slash is an entry only if its first part is one of
+/// `crates`.
 fn diagram_entries(text: &str, crates: &[&str]) -> Vec<String> {
     let mut entries = Vec::new();
     let diagrams = text.split("```text\n").skip(1).filter_map(|block| block.split("```").next());
