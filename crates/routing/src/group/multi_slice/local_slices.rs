@@ -74,9 +74,10 @@ impl OwnSlices {
         })
     }
 
-    /// Applies a new placement. This function creates empty slices that were assigned to this node, drops slices that
-    /// were moved away, and returns the created slices. If there is no memory for a slice, events that need this slice
-    /// are undecided until a later cluster map triggers another attempt that succeeds.
+    /// Applies a new placement, which states which slices this node has. The function creates empty slices that were
+    /// assigned to this node, drops slices that were moved away, and returns the created slices. If there is no memory
+    /// for a slice, events that need it are undecided. Each later cluster map triggers another attempt to create the
+    /// slice.
     pub(crate) fn follow(&mut self, placement: &Placement) -> Vec<u32> {
         let mut come = Vec::new();
         for (index, slice) in self.slices.iter_mut().enumerate() {
@@ -111,9 +112,9 @@ impl OwnSlices {
         &self.definition.rule
     }
 
-    /// Returns whether this node can test every position that the placement assigns to it. The node cannot do so if it
-    /// could not build a slice because of a lack of memory. A slice that is still moving to this node does not count,
-    /// because no node asks it before all of its cells have arrived.
+    /// Returns whether this node has built every slice in which the placement lets it test `positions`. A slice can be
+    /// missing because there was not enough memory for it. A slice that is still moving to this node need not be there,
+    /// because no node asks this node about it before all of its cells have arrived.
     pub(crate) fn has_all(&self, placement: &Placement, positions: &[u64]) -> bool {
         positions.iter().all(|position| {
             let slice = placement.locate(*position).0;
@@ -122,13 +123,14 @@ impl OwnSlices {
     }
 
     /// Returns the time stamp with which this node tests an event, or `None` if the event can no longer be tested. The
-    /// stamp states the time at which a cell must still be alive to count as set. Usually this is the event's own time.
-    /// If the event is late by more than the allowed lateness, it is the earliest time that the lateness still allows,
-    /// because cells that expired before that time may already have been cleared.
+    /// stamp states the time at which a cell must be alive to count as set, which is usually the event's own time.
     ///
-    /// The result is `None` if a late event must be tested at such a later time, and the event's window has ended by
-    /// then. A lookup can itself ask for a time after the end of its window. Such a lookup is still tested at that
-    /// time, unless the time is too late as well.
+    /// An event may be late by more than the allowed lateness. Cells that were alive at its own time may then have been
+    /// cleared already. Such an event is tested at the earliest time that the lateness still allows.
+    ///
+    /// The result is `None` if a late event would have to be tested at such a later time, but the event's window has
+    /// ended by then. A lookup can itself ask about a time after the end of its window. It is tested at the requested
+    /// time, unless that time is late by more than the allowed lateness too.
     pub(crate) fn rejudge(&mut self, stamp: Stamp) -> Option<Stamp> {
         self.now = self.now.max(stamp.unit);
         let edge = self.now.before(self.definition.rule.lateness_units);
@@ -148,9 +150,9 @@ impl OwnSlices {
 
     /// Tests the positions of an event that lie on this node, and returns the number of slices that were visited.
     ///
-    /// Before the call, `found` describes the cells of the event that other nodes have tested. The call adds the cells
-    /// on this node. Afterwards, `found` contains only the generations in which the positions on this node are set too,
-    /// and its expiry is the earliest expiry of all tested cells.
+    /// `found` contains the results of the nodes that have tested the event before this node. The call combines them
+    /// with the cells on this node. Afterwards, `found` contains only those generations in which all positions on this
+    /// node are set too. Its expiry is the earliest expiry of all cells that were tested so far.
     pub(crate) fn test(
         &mut self,
         placement: &Placement,
@@ -187,9 +189,9 @@ impl OwnSlices {
         found.is_hit()
     }
 
-    /// Opens generation `number` in every slice of this node that contains some of `positions`, unless the generation
-    /// is already open there. Returns whether the generation is now open in all of these slices. The caller must pass a
-    /// generation that the cluster map contains.
+    /// Opens generation `number` in every slice of this node that contains some of `positions`. A slice in which the
+    /// generation is already open is not changed. The caller must pass a generation that the cluster map contains.
+    /// Returns whether the generation is open in all of these slices afterwards.
     pub(crate) fn open(
         &mut self,
         placement: &Placement,
@@ -208,8 +210,9 @@ impl OwnSlices {
     /// Sets all positions of an event that lie on this node, in generation `number`. The caller must first check with
     /// [`Self::open`] that this generation is open. Returns the number of cells, or `None` if a slice has no room.
     ///
-    /// If the result is `None`, no cell of the event was set. The reason is that a slice can run out of room only if it
-    /// contains all positions of the event, so no other slice can already have set some of them.
+    /// The result `None` guarantees that no cell of the event was set. A slice can run out of room only if it contains
+    /// all positions of the event. In that case, there is no other slice in which the call could have set some of the
+    /// cells before.
     pub(crate) fn set(
         &mut self,
         placement: &Placement,

@@ -116,9 +116,10 @@ impl Membership {
         self.former_heads.begin(now_ms.after(self.horizon_ms));
     }
 
-    /// Notes that all persisted entries of the earlier process have been restored. `knows_heads` states whether the
-    /// earlier process was the head of all events that producers may still retry. If it was not, this node treats every
-    /// other node as a possible former head of these events.
+    /// Notes that all journal entries of the earlier process have been restored. `knows_heads` states whether the
+    /// earlier process was the head node of all events that producers may still retry. If another node may have been
+    /// their head, this node does not know which one, so it treats every other node as a possible former head of these
+    /// events.
     pub(super) fn end_restore(&mut self, is_whole: bool, knows_heads: bool) {
         self.completeness.restore(is_whole);
         let has_others = self.placement.nodes().len() > 1;

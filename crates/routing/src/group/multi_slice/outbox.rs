@@ -55,8 +55,8 @@ pub(crate) struct ClaimedEvent {
     pub(crate) stamp: Stamp,
 }
 
-/// The positions of a claimed event that a node must test. In both variants, the node also checks whether it has a
-/// claim of the event for another client.
+/// Selects the positions of a claimed event that a node must test. Independently of the selection, the node also checks
+/// whether it has granted a claim of the event to another client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asks {
     /// The positions that vote on this node. The node must be able to test all of them.
@@ -69,8 +69,8 @@ pub(crate) enum Asks {
 #[derive(Clone, Copy)]
 pub(crate) enum Finding {
     /// The event was tested. The first value contains the generations in which all tested cells are set, and the
-    /// earliest expiry of these cells. If it contains no generation, the event is new. The second value states whether
-    /// the head of the event must learn the expiry.
+    /// earliest expiry of these cells. An empty set of generations means that the event is new. The second value states
+    /// whether the reply must contain the expiry, because the head of the event needs it.
     Found(TestResult, bool),
     /// The event could not be tested, for this reason.
     Undecided(Reason),

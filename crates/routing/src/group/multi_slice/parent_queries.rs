@@ -2,9 +2,9 @@
 //! level tests an event before it sets any cell (first-test-then-set: Koloniari et al. 2011, section 6). If this level
 //! finds an event, it may check the lower levels too (top-down testing), because the find may be a false positive.
 //!
-//! A level that is cut off from its parent may decide an event alone. Later it *brings up* the event, which means that
-//! it reports the event to the parent. At this level and at all higher levels, the window of such an event begins at
-//! the event's own time, and not at the time of the report.
+//! A level that is cut off from its parent may decide an event alone. When the parent is reachable again, the level
+//! reports the event to it. The code calls this *bringing up* the event. The event may then already be old, so its
+//! window begins at the event's own time and not at the time of the report.
 //!
 //! # Guarantees
 //!
@@ -136,9 +136,10 @@ impl Climbing<'_> {
         may_mean_cut_off && (is_cut_off || !present.keeps(Rule::DecidesAloneOnlyIfCutOff))
     }
 
-    /// Decides an event at this level because the level is cut off from its parent level. The level may do so only if
-    /// the filter's policy allows it, if there is room to store the event until it can be reported to the parent, and
-    /// if the event is certainly new at this level.
+    /// Decides an event at this level, because the level is cut off from its parent level. Three conditions must hold:
+    /// - The filter's policy allows it.
+    /// - There is room to store the event until it can be reported to the parent.
+    /// - The event is certainly new at this level.
     fn decide_alone(&mut self, ticket: Ticket, reason: Reason) -> Option<Next> {
         let owed_events_max = self.local.present.limits().owed_events_max;
         if !self.local.tree.may_decide_alone(owed_events_max) {

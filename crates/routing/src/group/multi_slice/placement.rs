@@ -1,5 +1,6 @@
-//! Placement of a slice group. The placement states which node has which slice, and which slices vote. A slice votes if
-//! an empty cell in it proves that an event was not recorded.
+//! Placement of a slice group, which states which node has which slice. It also states which slices *vote* on events. A
+//! slice votes if it is complete, because only then does an empty cell in the slice prove that an event was not
+//! recorded.
 //!
 //! Every position of the group lies in exactly one slice, and every slice lies on at least one node. The cluster map
 //! alone determines which node is the head of an event and which slices vote on the event, so all nodes with the same
@@ -279,9 +280,9 @@ impl Placement {
         origins.any(|(_, from)| self.live_peers().any(|(peer, _)| peer == *from))
     }
 
-    /// Returns the nodes from which slices have moved to this node since the placement `former`. Moves that are still
-    /// in progress are not counted. A finished move counts even if the slice has moved on to a third node in the
-    /// meantime.
+    /// Returns the nodes from which slices have moved to this node since the placement `former`. A move counts as soon
+    /// as it is finished, even if the slice has been moved on to a third node since then. A move that is still in
+    /// progress does not count.
     pub(crate) fn arrived_since(&self, former: &Self) -> Vec<NodeId> {
         let arrived = former.origins.iter().filter(|(slice, from)| {
             let was_asked = former.asked(*slice) == Some(*from);
@@ -290,9 +291,8 @@ impl Placement {
         distinct(arrived.map(|(_, from)| *from))
     }
 
-    /// Returns the nodes that take over slices from this node when the placement changes to `next`. A slice can be
-    /// taken over from this node if this node answers for the slice in the present placement, or if the slice is still
-    /// moving to this node.
+    /// Returns the nodes that take over slices from this node when the placement changes to `next`. This node can lose
+    /// two sorts of slices: those about which other nodes ask this node, and those that are still moving to this node.
     pub(crate) fn taken_from_here(&self, next: &Self) -> Vec<NodeId> {
         let slices = 0..self.slices() as u32;
         let here =
@@ -430,9 +430,10 @@ impl Placement {
     /// Returns the positions of an event that must be tested. Usually these are only the positions in complete slices,
     /// because only an empty cell in a complete slice proves that the event was not recorded.
     ///
-    /// If fewer than `asks_all_below` of the positions are in complete slices, the positions in incomplete slices are
-    /// tested too. A caller sets this parameter to more than 0 if an empty cell in an incomplete slice is also useful.
-    /// For example, it is useful if a parent level of the filter makes the final decision.
+    /// `asks_all_below` is the number of positions that are enough for a decision. If fewer positions are in complete
+    /// slices, the positions in incomplete slices are tested too. An empty cell in an incomplete slice is no proof, but
+    /// it can still be useful, for example if a parent level of a filter tree makes the final decision. A caller for
+    /// which it is not useful passes 0.
     pub(crate) fn voters(&self, positions: &[u64], asks_all_below: usize) -> Voters {
         let voting = if self.all_complete {
             positions.len()
@@ -520,8 +521,8 @@ impl Placement {
         if self.is_single { self.node_of_slice[slice] == node } else { self.holders[slice].has(node) }
     }
 
-    /// Returns whether some other node begins to hold a copy of a slice of node `node` when the placement changes to
-    /// `next`. A node that has restarted also counts as beginning to hold its copies.
+    /// Returns whether the change to the placement `next` gives some other node a copy of a slice that node `node` has.
+    /// If the other node had a copy before but has restarted, the copy counts as new too.
     pub(crate) fn is_joined_at(&self, node: NodeId, next: &Self) -> bool {
         let Some(place) = self.index_of(node) else { return false };
         let mut slices = self.holders.iter().zip(&next.holders).filter(|(before, _)| before.has(place));

@@ -61,9 +61,9 @@ impl Recording<'_> {
         self.record(ticket, self.local.fill.newest(), outcome)
     }
 
-    /// Records an event in generation `number` by setting its cells on all nodes that hold its positions. Returns the
-    /// next step, which sends the verdict. Returns `None` if the verdict must wait until other nodes have acknowledged
-    /// the cells.
+    /// Records an event in generation `number`, by setting its cells on all nodes that hold its positions. Returns the
+    /// next step, which sends the verdict. If the verdict may be sent only after other nodes have acknowledged the
+    /// cells, there is no next step yet, and the result is `None`.
     fn record(&mut self, ticket: Ticket, number: GenerationNumber, outcome: Decision) -> Option<Next> {
         let has_parent = self.local.tree.has_parent();
         let waiting = match self.set(ticket, number) {
@@ -94,8 +94,9 @@ impl Recording<'_> {
         (!waits).then_some(Next::Reply(outcome))
     }
 
-    /// Returns whether the client that holds a claim of the event confirms it with this submission. Even if the filter
-    /// replies early to other submissions, the reply to a confirmation waits until all nodes have recorded the event.
+    /// Returns whether this submission is the confirmation of a claim. A filter may send other replies early, before
+    /// all nodes have recorded the event. The reply to a confirmation always waits until they have, because the client
+    /// relies on the event being recorded.
     fn confirms(&self, ticket: Ticket) -> bool {
         let event = self.in_flight.flights.event(ticket);
         let is_confirm = event.is_some_and(|event| event.operation() == Operation::Confirm);
@@ -164,9 +165,9 @@ impl Recording<'_> {
         }
     }
 
-    /// Marks events as overtaken. An overtaken event is an in-flight event whose verdict has become doubtful because
-    /// the cluster map has changed. The mark has the effect that the event may be reported as unknown instead of
-    /// first-seen.
+    /// Marks in-flight events whose verdict has become doubtful because the cluster map has changed. Such an event is
+    /// called *overtaken*. Another node may have decided the same event under the new map, so an overtaken event may be
+    /// reported as unknown where it would otherwise be first-seen.
     ///
     /// The method examines all events whose cells are being set, and all events for which this node waits for the
     /// parent level of a filter tree.
@@ -215,8 +216,9 @@ impl Recording<'_> {
 
     /// Ends a set for one of its events and returns the next step, if there is one.
     ///
-    /// If another node could not set the cells of an event, this node normally requests them again in the newest
-    /// generation. A request that was rejected is repeated only if a newer generation has been opened since.
+    /// Another node may have been unable to set the cells of an event. This node then normally sends the request again,
+    /// for the newest generation. If the other node has rejected the request, it would reject the same request again.
+    /// In that case, the request is repeated only if a newer generation has been opened in the meantime.
     ///
     /// If another node may have become the head of the event in the meantime, one of two rules applies:
     ///

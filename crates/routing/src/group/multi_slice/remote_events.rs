@@ -20,9 +20,9 @@ use crate::ids::NodeId;
 use crate::protocol::{Command, HandedOver, PeerBody, PeerMessage, Resolved, SetAcks, SetBatch, TestBatch, TestRun};
 use crate::verdict::Reason;
 
-/// Tests the events of a batch in this node's slices. An event that cannot be decided here is sent to the next node.
-/// `in_tree` states whether the filter is part of a tree, in which case the heads must also learn when the cells of
-/// their events expire.
+/// Tests the events of a batch in this node's slices. If no empty cell is found for an event and some of its positions
+/// are untested, the event is sent on to the next node. `in_tree` states whether the filter is part of a tree. In that
+/// case, the reply to the head also contains the time at which the cells of the event expire.
 pub(super) fn test(
     batch: &TestBatch,
     own: &mut OwnSlices,
@@ -146,9 +146,9 @@ fn can_set(batch: &SetBatch, own: &mut OwnSlices, placement: &Placement) -> bool
         && events.all(|(cells, stamp)| own.open(placement, cells, stamp.unit, batch.generation))
 }
 
-/// Returns the replies to a message about slices that this node does not have. Each reply states that this node has
-/// tested or set nothing, and gives `reason`. If the message contains events of several heads, each head gets a reply
-/// of its own. A message that is itself a reply gets none.
+/// Returns the replies to a message about slices that this node does not have. Each reply states that nothing was
+/// tested or set, and gives `reason`. A message can contain events of several head nodes, and then each of these nodes
+/// gets its own reply. If the message is itself a reply, the result is empty.
 pub fn refuse(from: NodeId, message: PeerMessage, reason: Reason) -> Vec<Command> {
     let PeerMessage { filter, epoch, group, body } = message;
     let sender = Sender { filter, epoch, group };

@@ -65,9 +65,9 @@ impl Replying<'_> {
         self.outbox.push(Command::Reply(GroupReply { reply_to, answers, spent: flights.spare_probes() }));
     }
 
-    /// Returns the probability that a new event is called a duplicate by mistake, for events whose positions are all
-    /// tested. The value is needed only for batches in which some events could not be tested at all positions. For
-    /// every other batch, the function returns 0.
+    /// Returns the probability that a new event is called a duplicate by mistake, if all of its positions are tested.
+    /// The caller needs this value only for a batch in which the positions of some events could not all be tested. For
+    /// every other batch, the function saves the computation and returns 0.
     fn rate_if_partial(&self, ticket: Ticket) -> f64 {
         if !self.in_flight.flights.batch(ticket).is_some_and(Batch::is_degraded) {
             return 0.0;
@@ -76,9 +76,9 @@ impl Replying<'_> {
         expected_rate(self.local, hashes as usize)
     }
 
-    /// Passes the replies of a batch to the replay guard, to the journal, and to the nodes that have taken over slices.
-    /// Returns the number of the connection that gets the reply, which is the connection of the newest attempt. Returns
-    /// `None` if the batch does not exist.
+    /// Passes the decisions of a batch to the replay guard and to the journal. If slices of this node are moving to
+    /// other nodes, these nodes receive the decisions too. Returns the connection that gets the reply, which is the
+    /// connection of the newest attempt, or `None` if the batch does not exist.
     fn learn(&mut self, ticket: Ticket) -> Option<u64> {
         let batch = self.in_flight.flights.batch_mut(ticket)?;
         let reply_to = batch.header().reply_to;
@@ -107,9 +107,10 @@ impl Replying<'_> {
         Some(newest.unwrap_or(reply_to))
     }
 
-    /// Replies to all waiting batches at once, because the events in flight cannot be completed on this node. An event
-    /// of which no cell was set gets the decision undecided, with the reason `unrecorded`. Any other event may have
-    /// been recorded, so its verdict is unknown.
+    /// Replies to all waiting batches at once, because the events in flight cannot be completed on this node. If no
+    /// cell was set for an event, its decision is undecided with the reason `unrecorded`. If cells may have been set,
+    /// nobody knows whether the event will be recorded, so its decision is undecided with the reason
+    /// [`Reason::Unknown`].
     pub(super) fn abandon_all(&mut self, unrecorded: Reason) {
         for first in self.in_flight.flights.batches() {
             if let Some(batch) = self.in_flight.flights.batch_mut(first) {

@@ -11,9 +11,9 @@ use super::placement::Placement;
 use crate::ids::{Epoch, NodeId};
 
 /// Maximum number of epochs between two successively applied cluster maps for which this node still notices every node
-/// that joined between them. A node can join unnoticed only if at least three changes of the epoch lie between the two
-/// maps: a slice leaves a node, the slice comes back, and the node from which it came back goes down. With at most two
-/// changes, no join is unnoticed.
+/// that has received a copy of a slice in between. A node could receive one unnoticed only by three changes: a slice
+/// leaves a node, the slice comes back, and the node from which it came back goes down. Each change takes an epoch, so
+/// two epochs are not enough for that.
 const EPOCHS_SEEN_MAX: u64 = 2;
 
 /// A set in flight to a node.
@@ -105,13 +105,13 @@ impl Sets {
         numbers
     }
 
-    /// Marks sets in flight as outrun. A set is a request to set the cells of events at a destination node. It is
-    /// outrun if the destination's slices may have been copied to another node before the set arrived at the
-    /// destination. The copy on the other node then lacks the cells of the set.
+    /// Marks sets in flight as outrun. A set is a request to a destination node to set the cells of new events. Before
+    /// the set arrives there, the slices of the destination may have been copied to a third node. The set is then
+    /// called outrun, because the copy on the third node lacks its cells.
     ///
-    /// A set is marked if the new placement shows that another node has begun to hold slices of the destination, or has
-    /// restarted. If this node has
-    /// missed so many cluster maps that it cannot rule out such a change, the set is marked as well.
+    /// A set is marked if the new placement shows that another node has received slices of the destination, or has
+    /// restarted with such slices. If this node has missed several cluster maps, it cannot rule out such a change, so
+    /// it marks the set as well.
     pub(super) fn follow(&mut self, former: &Placement, placement: &Placement) {
         let are_unseen = placement.epoch().since(former.epoch()) > EPOCHS_SEEN_MAX;
         for set in self.0.values_mut() {

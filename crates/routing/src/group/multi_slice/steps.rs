@@ -1,8 +1,9 @@
 //! Moves events through a group: from an input to the steps of each event, and to the end of the input.
 //!
 //! Each handler executes one step of an event, borrows only the parts of the group that the step may change, and
-//! returns the next step ([`Next`]). `run_steps` executes the steps of an event one after another until the event waits
-//! for something or has ended. The events that have waited for it are executed next, oldest first.
+//! returns the next step ([`Next`]). `run_steps` executes these steps one after another, until the event has ended or
+//! waits for a message. When the event has ended, other events that have waited for it are executed, the oldest one
+//! first.
 
 use super::MultiSliceGroup;
 use super::decide::Next;

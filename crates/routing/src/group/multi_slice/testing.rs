@@ -154,9 +154,10 @@ impl Testing<'_> {
         Err(Some(next))
     }
 
-    /// Returns the step that records an event because the client that holds its claim confirms it. The event's cells
-    /// are set without a test. If a test found them set by other events (a false positive), the event would not be
-    /// recorded, and its cells could expire before its own window ends.
+    /// Returns the step that records an event because a client confirms its claim. The event's cells are set without a
+    /// test, because a test could do harm. The cells may be set by chance, because other events use the same cells. A
+    /// test would then find the event, and the event would not be recorded. As soon as the cells of the other events
+    /// expired, the event would be forgotten, although its own window has not ended.
     fn record_confirmed(&mut self, unit: UnitNumber) -> Next {
         let present = &self.local.present;
         if let Some(reason) = present.absent().or_else(|| present.cut_off()) {

@@ -25,8 +25,9 @@ pub(super) struct Verdicts<'a> {
 }
 
 impl Verdicts<'_> {
-    /// Gives an event its verdict, if it has none yet, and ends it. The caller ensures that either no cell must be set
-    /// for the event or all of its cells are set. Afterwards the next event that waits for this event is executed.
+    /// Gives an event its verdict, if it has none yet, and ends the event. The caller must ensure that no cells remain
+    /// to be set for the event. Other events may have waited for this event, and the next one of them is executed
+    /// afterwards.
     pub(super) fn decide_and_release(&mut self, ticket: Ticket, outcome: Decision) {
         if let Some(flight) = self.in_flight.flights.flight_mut(ticket) {
             flight.conclude(outcome);
@@ -83,9 +84,11 @@ impl Verdicts<'_> {
         self.decide_and_end(ticket, outcome);
     }
 
-    /// Makes an event wait for another event with the same positions, unless that event already has a verdict. The
-    /// number of waiting events is limited. Lookups may use at most half of the places, so that submissions find room
-    /// even if there are many lookups.
+    /// Makes an event wait for its leader, which is an earlier event with the same positions that has no verdict yet.
+    /// If the leader already has a verdict that decides the event too, the event ends at once.
+    ///
+    /// The number of waiting events is limited. Lookups may use at most half of the places, so that many lookups cannot
+    /// prevent events from being recorded.
     pub(super) fn join(&mut self, leader: Ticket, ticket: Ticket) {
         let flights = &self.in_flight.flights;
         if self.local.is_decided_by(flights, leader, ticket) {
@@ -123,12 +126,14 @@ impl Verdicts<'_> {
         }
     }
 
-    /// Abandons the events of a batch whose deadline has passed, by giving them an undecided verdict. A test sets no
-    /// cells, so a retry of an abandoned event is simply tested again. An event that waits for the parent level, or
-    /// whose cells are being set, is not abandoned, because it may be recorded.
+    /// Abandons the events of a batch whose deadline has passed. An abandoned event gets an undecided verdict. An event
+    /// that is still being tested can be abandoned safely, because a test sets no cells, so a retry is simply tested
+    /// again. An event is not abandoned while its cells are being set or while it waits for the parent level, because
+    /// it may be recorded.
     ///
-    /// An abandoned event may have waited for a leader, which is an event with the same positions that is tested first.
-    /// The function adds such leaders to `leaders`.
+    /// Some of the abandoned events may have waited for a leader, which is an earlier event with the same positions.
+    /// The function adds these leaders to `leaders`, so that the caller can remove the abandoned events from their
+    /// queues.
     pub(super) fn expire(&mut self, first: Ticket, leaders: &mut BTreeSet<Ticket>) {
         let Some(batch) = self.in_flight.flights.batch(first) else { return };
         for ticket in first.events(batch.flights().len()) {

@@ -14,8 +14,9 @@
 //! A slice is complete when all missing events have expired, or earlier if all of them have been handed over
 //! (`missed.rs`).
 //!
-//! The cluster map does not call a slice complete while the slice may lack an event that is still within the window.
-//! The only exception is an event whose time was so far in the future that no correct clock could have produced it.
+//! The cluster map does not list a slice as complete while the slice may lack an event that is still within the window.
+//! There is one exception. If an event has a time so far in the future that no correct clock could have produced it,
+//! the slice may be listed as complete without that event.
 
 use firstseen_filter::UnitNumber;
 
@@ -115,8 +116,9 @@ impl Gaps {
         self.settled.iter_mut().chain(&mut self.arriving)
     }
 
-    /// Updates the range of events (the gap) that slices may lack because they are still moving to this node. The
-    /// range is computed again only if the move of another slice to this node has started since the last computation.
+    /// Updates the gap of the slices that are still moving to this node. The gap is the range of events that these
+    /// slices may lack. It is computed again only if a further slice has begun to move to this node since the last
+    /// computation.
     fn follow_arrivals(&mut self, placement: &Placement, unknown: Missing) {
         if placement.arriving_here().iter().any(|arrival| !self.arrivals.contains(arrival)) {
             self.arriving = None;
@@ -278,9 +280,10 @@ impl Membership {
         units?.into_iter().max()
     }
 
-    /// Answers the question of another node about the events that were recorded while that node was away. This node
-    /// answers only if its own cluster map already lists the other node as present, because only then are all new
-    /// events sent to the other node too. If this node does not answer, the other node repeats the question later.
+    /// Answers the question of another node about the events that were recorded while that node was down. This node
+    /// answers only if its own cluster map already lists the other node as present. From then on, all new events are
+    /// sent to the other node too, so the answer covers every event that the other node has missed. If there is no
+    /// answer, the other node asks again later.
     pub(crate) fn send_past(
         &self,
         from: NodeId,
@@ -306,9 +309,9 @@ impl Membership {
         outbox.send(from, PeerBody::Past(Past { newest_unit, has_handed_over }));
     }
 
-    /// Handles the answer of another node about the events that it may have recorded while this node was away. `epoch`
-    /// is the epoch of the cluster map under which the answer was sent. An answer with an epoch older than the current
-    /// gap belongs to an earlier absence of this node, and is ignored.
+    /// Handles the answer of another node about the events that it may have recorded while this node was down. `epoch`
+    /// is the epoch of the cluster map under which the answer was sent. If that epoch is older than the epoch at which
+    /// the current gap began, the answer belongs to an earlier absence of this node and is ignored.
     pub(crate) fn hear_past(&mut self, from: NodeId, past: Past, epoch: Epoch) {
         let gaps = self.gaps.iter_mut().flat_map(Gaps::all_mut);
         for gap in gaps.filter(|gap| gap.awaits(from) && gap.since_epoch <= epoch) {

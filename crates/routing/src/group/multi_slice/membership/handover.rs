@@ -3,8 +3,9 @@
 //! when none of the events that it headed is in flight any more. The new node becomes the head of these events only
 //! after this report.
 //!
-//! The new head of a moved slice starts to decide events when the former head has ended its events or is gone. Because
-//! the new head knows the replies of the former head, a retry gets the same reply from both of them.
+//! The new head of a moved slice starts to decide events when the former head has finished its events or is gone. The
+//! new head also knows the replies of the former head. A producer that retries a submission therefore gets the same
+//! reply from the new head as from the former one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,9 +23,9 @@ use crate::protocol::{HandedOver, Mirrored, MonotonicMs, PeerBody};
 /// Maximum time in milliseconds to wait for a former head. By then it has ended all events or was marked down.
 const AWAITED_MS_MAX: u64 = 30_000;
 
-/// Time in milliseconds after which this node asks a former head whether it has finished its events. The question is
-/// needed if the former head has restarted meanwhile, because the restarted process may not know that another node
-/// waits for its report.
+/// Time in milliseconds after which this node asks a former head whether it has finished its events. Normally the
+/// former head reports this without being asked. However, if it has restarted in the meantime, the new process may not
+/// know that this node waits for the report.
 const ASK_AFTER_MS: u64 = 1_000;
 
 /// State of what this node hands over to other nodes and receives from them.
@@ -36,10 +37,10 @@ pub(crate) struct Handover {
     /// Nodes to which everything was handed over recently.
     handed: Vec<Handed>,
     awaited: Vec<Awaited>,
-    /// Early reports of nodes that have finished the events that they headed. A report is early if it belongs to an
-    /// epoch that this node does not know yet, and it is applied when the cluster map with that epoch arrives. The
-    /// value contains the epoch of the report, and the time from which this node knows all idempotency keys of the
-    /// reporting node.
+    /// Reports that have arrived too early to be applied. Each report states that a node has finished the events whose
+    /// head it was, up to an epoch that this node does not know yet. The report is applied when the cluster map with
+    /// that epoch arrives. Each entry contains the epoch, and the time from which this node knows all idempotency keys
+    /// of the reporting node.
     ended_ahead: BTreeMap<NodeId, (Epoch, MonotonicMs)>,
     /// The incarnations of nodes according to the last cluster map.
     starts: BTreeMap<NodeId, Incarnation>,
@@ -135,9 +136,9 @@ impl Handover {
         }
     }
 
-    /// Notes which nodes take over slices from this node under the new cluster map. This node must notify each of them
-    /// when it has finished the events that it headed. A node that may not have received an earlier notification is
-    /// notified again.
+    /// Determines which nodes take over slices from this node under the new cluster map. When this node has finished
+    /// the events whose head it was, it must notify each of these nodes. If an earlier notification may not have
+    /// arrived, it is sent again.
     fn follow_takeovers(&mut self, former: &Placement, placement: &Placement, first_free: Ticket, now_ms: MonotonicMs) {
         let epoch = placement.epoch();
         let gone: Vec<ReplyTarget> =
@@ -227,9 +228,11 @@ impl Membership {
     }
 
     /// Returns the time from which this node knows all replies of the former owner of a moving slice that may still be
-    /// needed. While the slice moves, the former owner sends every new reply, with its idempotency key. Replies from
-    /// before the move are needed only for one retry horizon, because their submissions cannot be retried later. If the
-    /// retry horizon is long, this node waits only for [`NAMES_AWAITED_MS_MAX`] milliseconds.
+    /// needed. While the slice moves, the former owner sends each new reply with its idempotency key. Replies from
+    /// before the move may be missing here. They are needed only for one retry horizon, because their submissions
+    /// cannot be retried later.
+    ///
+    /// This node therefore waits for one retry horizon, but not longer than [`NAMES_AWAITED_MS_MAX`] milliseconds.
     fn known_ms(&self, slice: u32, now_ms: MonotonicMs) -> MonotonicMs {
         let wait_ms = self.horizon_ms.min(NAMES_AWAITED_MS_MAX);
         let given = self.handing.arrivals.iter().filter(|given| given.arrival.slice == slice);
@@ -282,11 +285,12 @@ impl Membership {
         }
     }
 
-    /// Handles the question of a node that waits for this node to finish the events that it headed. This node replies
-    /// with a notification as soon as all events that are in flight now have ended.
+    /// Handles the question of a node that has taken over slices, and waits until this node has finished the events
+    /// whose head it was. This node replies with a notification as soon as all events have ended that are in flight
+    /// now.
     ///
-    /// The question arrives if an earlier notification was lost. It also arrives if this node skipped a cluster map,
-    /// because it then does not know that it owes the other node a notification.
+    /// Normally this node sends the notification without being asked. The other node asks if the notification was lost,
+    /// or if this node has not received the cluster map by which the slices were taken over.
     pub(crate) fn hand_over_again(&mut self, to: NodeId, first_free: Ticket, now_ms: MonotonicMs) {
         let Self { handing, placement, .. } = self;
         if handing.due.iter().all(|due| due.node != to) {
@@ -298,17 +302,19 @@ impl Membership {
     }
 
     /// Tells the other nodes that this process was not the head of any event under earlier cluster maps. A node that
-    /// has taken over slices of this node may still wait for the earlier process to finish its events. This message
-    /// ends that wait.
+    /// has taken over slices of this node may still wait until the earlier process of this node has finished its
+    /// events. That process has ended, so the message ends the wait.
     pub(super) fn hand_over_the_past(&self, outbox: &mut Outbox) {
         let handed = HandedOver { epoch: self.placement.epoch(), told_for_ms: 0 };
         self.placement.live_peers().for_each(|(peer, _)| outbox.send(peer, PeerBody::HandedOver(handed)));
     }
 
     /// Returns whether another node may have replied first-seen to events whose cells are not set on all nodes yet.
-    /// This is possible if the filter replies early, and if a former head has not reported yet that it has finished its
-    /// events. If a node with slices of the group goes down in this state, no remaining node knows which of these
-    /// events the failed node has missed.
+    /// This requires that the filter replies early, and that a former head has not reported yet that it has finished
+    /// its events.
+    ///
+    /// The result matters when a node with slices of the group goes down. If such events exist, no remaining node knows
+    /// which of them the failed node has missed.
     pub(super) fn is_owed_by_others(&self) -> bool {
         !self.replies_are_safe && !self.handing.awaited.is_empty()
     }

@@ -17,9 +17,9 @@ use crate::group::multi_slice::placement::Placement;
 use crate::ids::{Epoch, NodeId};
 
 /// Maximum number of epochs between two successively applied cluster maps for which this node still knows every node
-/// that headed events between them. To stay unknown, a node must join the group, head events and leave again between
-/// the two maps. This takes four epochs: one to join, one to take over slices, and two to leave. Within three epochs,
-/// no node can have done that.
+/// that was a head in between. A node could stay unknown only if it joined the group, decided events, and left again
+/// between the two maps. These changes take four epochs: one to join, one to take over slices, and two to leave. With
+/// at most three epochs, no node is unknown.
 const EPOCHS_MISSED_MAX: u64 = 3;
 
 /// The events that other nodes miss.
@@ -81,10 +81,10 @@ impl Missed {
         self.handed_over.get(&node).copied().unwrap_or(Returned { is_all: false, are_all_here: self.is_fresh })
     }
 
-    /// Creates the record of missed events at the start of a process. Other nodes may already be down at that time. The
-    /// new process does not know which events the earlier process recorded without these nodes, and whether further
-    /// nodes have left the group since. A later hand-over to these nodes may therefore lack events, so it is not
-    /// reported as complete, unless the filter is new.
+    /// Creates the record of missed events when a process starts. Some nodes may already be down at that time, and the
+    /// earlier process may have recorded events without them. The new process does not know these events. When such a
+    /// node returns, the events that it receives may therefore be incomplete, and the hand-over is reported as
+    /// incomplete. The only exception is a new filter, in which no event was recorded before.
     pub(super) fn begin(placement: &Placement) -> Self {
         let is_all = placement.is_fresh_here();
         // If the filter is still at its first epoch, no node has gone since it was created.
@@ -99,9 +99,9 @@ impl Missed {
     /// Applies a new placement of slices in which nodes go down or come back. Sends the missed events to the nodes that
     /// have come back, and returns these nodes.
     ///
-    /// If a node goes down with the new placement, other nodes record events without it from now on. `are_known` states
-    /// whether all of these other nodes have slices of the group, so that the returning node can ask them for the
-    /// events.
+    /// When a node goes down, the remaining nodes record events without it. `are_known` states whether all nodes that
+    /// may do so have slices of the group. Only then can the returning node ask all of them for the events that it has
+    /// missed.
     pub(super) fn follow(
         &mut self,
         former: &Placement,

@@ -1,9 +1,10 @@
 //! Nodes that have been unreachable for so long that new events no longer wait for them. An event is *stuck* if its
 //! cells are being set on such a node, because the acknowledgement of that node may not arrive for a long time.
 //!
-//! If a new event needs a slice of an unreachable node, the event is undecided at once and no cell is set for it. An
-//! event that is already stuck stays in flight, but it does not count against the limit of events in flight. Stuck
-//! events therefore do not prevent the group from accepting events that other nodes can decide.
+//! If a new event needs a slice of an unreachable node, the event is undecided at once, and none of its cells is set.
+//! An event that is already stuck stays in flight. Stuck events do not count against the limit of events in flight,
+//! because otherwise they could use up the limit, and the group would reject even the events that reachable nodes can
+//! decide.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +31,8 @@ impl Unreachable {
     }
 
     /// Returns the number of stuck events, which are events whose cells are being set on an unreachable node. Their
-    /// number needs no limit of its own. It cannot grow, because no new event is set on an unreachable node.
+    /// number needs no limit of its own. When a node becomes unreachable, no further cells are set on it, so the number
+    /// can only decrease from then on.
     pub(crate) fn stuck_events(&self) -> usize {
         self.stuck_events
     }

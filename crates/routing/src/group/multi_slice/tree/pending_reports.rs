@@ -8,8 +8,8 @@
 //!
 //! The number of stored events is bounded. When the bound is reached, further new events are undecided.
 //!
-//! When the events are sent to the parent, some of them may turn out to be first-seen at another leaf too. The level
-//! counts these events, because consumers have received them twice.
+//! When the events are sent to the parent, the parent may already know some of them, because another leaf has called
+//! them first-seen too. Consumers have received these events twice, so the level counts them.
 
 use std::collections::VecDeque;
 
@@ -48,9 +48,9 @@ impl PendingReports {
         self.entries.len()
     }
 
-    /// Stores an event that this level alone has called first-seen, until it can be reported to the parent level.
-    /// `may_be_above` states whether the parent may already have recorded the event, because the result of an earlier
-    /// query about it is unknown.
+    /// Stores an event that this level has called first-seen without asking its parent, until the event can be
+    /// reported. `may_be_above` is `true` if an earlier query about the event got no reply. The parent may then have
+    /// recorded the event already.
     pub(super) fn push(&mut self, positions: Box<[u64]>, stamp: Stamp, may_be_above: bool) {
         self.entries.push_back(OwedEvent { positions, stamp, may_be_above });
         self.counts.local_events += 1;
