@@ -96,9 +96,9 @@ impl DerefMut for CellDefinition {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
-    /// Number of ticks into which a cuckoo filter divides its window. The value is kept even while the filter has
-    /// another kind, because the filter may become a cuckoo filter again. `None` means that the number of ticks follows
-    /// from the false-positive rate.
+    /// Number of ticks into which a cuckoo filter divides its window. `None` means that the number of ticks follows
+    /// from the false-positive rate. If the user changes the kind of the filter, the number is kept, because a later
+    /// change may make the filter a cuckoo filter again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ticks: Option<u32>,
     /// Requested lateness in milliseconds, if the definition has rounded it up.
@@ -134,7 +134,8 @@ pub struct FilterDefinition {
     /// Window in units.
     pub rule: WindowRule,
     /// Maximum distance by which a single event can advance the filter's clock without confirmation, in milliseconds.
-    /// If the time of an event is further ahead, other events or the time of day must confirm it first.
+    /// If the time of an event is further ahead, the clock advances only if the times of other events or the time of
+    /// day agree with it.
     pub future_max_ms: u64,
     /// Kind and sizes of the cells.
     pub cells: CellDefinition,

@@ -95,9 +95,10 @@ impl Digest {
     /// is `fold((lo xor A[index]) * (hi xor B[index]))`, where `lo` and `hi` are the halves of the digest, `A` and `B`
     /// are tables of constants, and `fold` combines the two halves of the 128-bit product by xor.
     ///
-    /// The words are computed independently of each other, each with one multiplication. The filter does not use double
-    /// hashing (`h1 + i h2`), because the words would then form an arithmetic progression. If `h2` is small, positions
-    /// repeat in runs, which raises the false-positive rate of filters with many positions.
+    /// Each word is computed with one multiplication, independently of the other words. The usual alternative is double
+    /// hashing, in which word i is `h1 + i h2`. The filter does not use it, because these words form an arithmetic
+    /// progression. If `h2` is small, many positions of an event lie close together, which raises the false-positive
+    /// rate of filters with many positions.
     ///
     /// # Panics
     /// Panics if `index` is not below [`DIGEST_WORDS`].

@@ -12,9 +12,9 @@ use crate::{BlockProbe, Digest, FilterSecret, Geometry, reduce};
 
 /// Batch of events. A pass asks for them one by one, once for each generation of cells.
 pub(crate) trait Events: Copy {
-    /// Value from which the positions of an event in a classic or partitioned layout are derived. A batch computes this
-    /// value when it prefetches the cells of the event, and stores it until it tests the cells. The type should be
-    /// small, because a batch stores many values at a time.
+    /// Value from which the positions of an event in a classic or partitioned layout are derived. A batch needs this
+    /// value twice: to prefetch the cells of the event, and later to test them. It computes the value once and stores
+    /// it in between. The type should be small, because a batch stores the values of many events at a time.
     type Spread: Copy + Default;
 
     fn count(self) -> usize;
@@ -22,7 +22,8 @@ pub(crate) trait Events: Copy {
     fn part(self, range: Range<usize>) -> Self;
 
     /// Returns the positions of event `index` within its block, in a layout of `blocks` blocks. The positions are
-    /// derived from one or two hash words. The second word is computed only if `second_word` says that it is needed.
+    /// derived from one or two hash words, depending on how many bits they take. `second_word` says whether the second
+    /// word is needed, so that it is not computed in vain.
     fn block(self, index: usize, blocks: u64, second_word: bool) -> BlockProbe;
 
     fn spread(self, index: usize) -> Self::Spread;

@@ -70,7 +70,8 @@ pub struct FilterSpec {
     /// expired too early. Sliding and jumping windows therefore keep every event longer by this difference.
     pub clock_skew_ms: u64,
     /// Maximum distance by which a single event can advance the filter's clock without confirmation, in milliseconds.
-    /// If the time of an event is further ahead, other events or the time of day must confirm it first.
+    /// If the time of an event is further ahead, the clock advances only if the times of other events or the time of
+    /// day agree with it.
     pub future_max_ms: u64,
     /// Threshold k' of the equal-timers heuristic. 0 turns the heuristic off.
     pub equal_timers: u32,

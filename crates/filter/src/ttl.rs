@@ -47,8 +47,9 @@ pub enum TtlError {
 }
 
 impl FilterDefinition {
-    /// Returns the stamp with which an event at unit `now` is recorded so that the filter remembers it for `ttl_ms`.
-    /// The stamp places the event at an earlier unit, so that its cells expire at `now + ceil(ttl / unit) + 1`.
+    /// Returns the stamp with which an event at unit `now` must be recorded so that the filter remembers it for
+    /// `ttl_ms`. To make the event expire early, the stamp pretends that the event occurred at an earlier unit. This
+    /// unit is chosen so that the cells of the event expire at `now + ceil(ttl / unit) + 1`.
     ///
     /// However short the time to live of an event is, the event counts for a whole window towards the capacity of the
     /// filter.
@@ -113,8 +114,10 @@ impl TtlUnits {
         ttl_ms > 0 && self.units(ttl_ms) <= self.span_units
     }
 
-    /// Returns the stamp of an event at unit `now` that the filter remembers for a time that [fits](Self::fits), as
-    /// [`FilterDefinition::stamp_for`] describes. Returns `None` if `now` is less than one window after the first unit.
+    /// Returns the stamp of an event at unit `now` that the filter remembers for `ttl_ms`, as
+    /// [`FilterDefinition::stamp_for`] describes. The time must [fit](Self::fits) into the window. Returns `None` if
+    /// the stamp would need a unit before the first one, which can only happen if `now` is less than one window after
+    /// the first unit.
     pub fn stamp(self, ttl_ms: u64, now: UnitNumber) -> Option<Stamp> {
         let unit = now.after(self.units(ttl_ms)).0.checked_sub(self.span_units)?;
         Some(Stamp { unit: UnitNumber(unit), judged: now })

@@ -14,8 +14,8 @@ use firstseen_routing::{
 use crate::level_queries::Climbs;
 use crate::links::{GroupInstance, Links, Order, Way};
 
-/// Number of bytes of cells that an owner samples when its state is read. An owner uses the sample to estimate how full
-/// its slices are. The sample can be small here, because simulated clusters do not use the estimate.
+/// Number of bytes of cells that an owner of slices reads to estimate how full its slices are. A small sample gives an
+/// imprecise estimate. The number is small here, because simulated clusters do not use the estimate.
 const STATE_BYTES: usize = 64;
 
 /// All owners, the messages between them, and the cluster map.

@@ -1,8 +1,8 @@
 //! Determines which modules of a crate use items that other modules define.
 //!
-//! To find the dependencies of a module, each name in its code is traced to the module that defines the named item. The
-//! analysis follows `use` declarations, `crate::` and `super::` paths, imported names, and re-exports. It ignores
-//! method calls, the arguments of macros, and tests.
+//! The analysis finds the dependencies of a module from the names in its code. It traces each name to the module that
+//! defines the named item, through `use` declarations, `crate::` and `super::` paths, imported names, and re-exports.
+//! It ignores method calls, the arguments of macros, and tests.
 //!
 //! This module only finds dependencies. The tests that call it decide which dependencies are allowed.
 

@@ -186,8 +186,8 @@ impl JumpingCounting {
     ///
     /// The rate depends on the fill, which is the share of cells that are not zero. If n events with k positions each
     /// are recorded in live sub-windows, the fill of m cells is `1 - (1 - 1/m)^(k n)` (Metwally et al. 2005, section
-    /// 5.1). Just before a jump, the window holds `span_units` full sub-windows, so m must be chosen for the events of
-    /// all these sub-windows.
+    /// 5.1). The number n is greatest just before a jump, when the window holds `span_units` full sub-windows. The
+    /// number of cells must therefore be chosen for the events of `span_units` sub-windows.
     pub fn expected_rate(&self) -> f64 {
         self.rate_within(usize::MAX)
     }

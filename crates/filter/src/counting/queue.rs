@@ -4,9 +4,10 @@
 //! The queue returns exactly the positions that were added, so the filter decrements the same counters that it
 //! incremented.
 //!
-//! A slot of the queue normally holds the 16-byte digest of its arrival, from which the positions are calculated. If a
-//! caller adds an arrival of which only the positions are known, the queue converts all its digests to positions. From
-//! then on its slots hold positions, each in as few whole bytes as the number of cells allows.
+//! A slot of the queue normally holds the 16-byte digest of its arrival, and the positions are calculated from the
+//! digest when the arrival leaves. However, a caller may add an arrival whose digest is not known, but only its
+//! positions. The queue then replaces all its digests with positions, and from then on its slots hold positions. Each
+//! position takes as few whole bytes as the number of cells allows.
 //!
 //! This module does not depend on counters or on when an arrival leaves.
 

@@ -16,9 +16,9 @@ use crate::cuckoo::times::TimeWord;
 use crate::cuckoo::view::{Place, View};
 use crate::unit_number::UnitNumber;
 
-/// Maximum number of entries that are relocated to make room for a new entry. A single relocation moves an entry of a
-/// full bucket to its other bucket. If that other bucket is full as well, one of its entries is relocated first, so
-/// that two entries move.
+/// Maximum number of entries that are moved to make room for a new entry. An entry of a full bucket can be moved to its
+/// second bucket, which counts as one move. If the second bucket is full as well, an entry of that bucket must be moved
+/// first, which counts as another move.
 const RELOCATIONS_MAX: u32 = 2;
 
 /// Result of adding an entry.

@@ -177,15 +177,17 @@ impl DecayingFilter {
         })
     }
 
-    /// Counts every event of a batch, and estimates its frequency afterwards. The estimate `estimates[i]` includes the
-    /// occurrence itself, so it is at least `1 - epsilon` for an event that is on time.
+    /// Counts every event of a batch, and then estimates the frequency of each event. The estimate `estimates[i]`
+    /// includes the occurrence itself. An event that is on time counts as 1, so its estimate is at least `1 - epsilon`,
+    /// where epsilon is the rounding error [`DecayRule::epsilon`].
     ///
     /// The `unit` of a stamp is the epoch of the event. The filter advances to the greatest epoch so far and never goes
-    /// back. An occurrence in an earlier epoch counts only with the weight that has not decayed since that epoch.
+    /// back. A late occurrence, whose epoch is earlier than that of the filter, counts for less than 1, because its
+    /// weight has decayed since its own epoch.
     ///
-    /// Counters do not decay after every epoch, but together at the end of a run of epochs. Under the literal rule, a
-    /// run is a single epoch. Under the lasting rule, a run has about `ln 2 / ln(1/lambda)` epochs, which is the time
-    /// in which the weight of an occurrence falls to one half.
+    /// Counters do not decay after every epoch, but only at the end of a run of epochs. A run is a single epoch under
+    /// [`DecayRule::Literal`]. Under [`DecayRule::Lasting`], a run has about `ln 2 / ln(1/lambda)` epochs, which is the
+    /// time in which the weight of an occurrence falls to one half.
     ///
     /// # Panics
     /// Panics if the slices differ in length.
@@ -202,8 +204,8 @@ impl DecayingFilter {
     }
 
     /// Returns the decayed frequency of an event at `epoch`, or at the present epoch if that is later. The result is
-    /// zero if the event was never seen, or if it occurred so long ago that its frequency has decayed to less than
-    /// epsilon.
+    /// zero if the event was never seen. It may also be zero if the event occurred so long ago that its frequency is
+    /// less than the rounding error [`DecayRule::epsilon`].
     pub fn estimate(&self, digest: Digest, epoch: UnitNumber) -> f64 {
         self.estimate_at(&self.find(&[digest][..], 0, self.epoch), epoch)
     }

@@ -21,8 +21,9 @@ pub(super) struct RecentKeys {
 }
 
 impl RecentKeys {
-    /// Returns the geometry of BF_0. It has half the cells and half the positions of the counters, rounded up. BF_0 is
-    /// then as full as the counters are, and each of its arrays takes an eighth of their memory.
+    /// Returns the geometry of BF_0. BF_0 has half as many cells as there are counters, and an event has half as many
+    /// positions in BF_0 as in the counters. Both numbers are rounded up. BF_0 is therefore as full as the counters
+    /// are. Its cells are bits, so each of its arrays takes half a bit per counter.
     pub(super) fn shape_for(cells: u64, hashes: u32) -> Result<Geometry, GeometryError> {
         Geometry::new(cells.div_ceil(2), hashes.div_ceil(2), 1, Layout::Classic)
     }
@@ -35,9 +36,9 @@ impl RecentKeys {
         Ok(Self { geometry, arrays, forget_epochs })
     }
 
-    /// Returns the positions of an event in BF_0. They are derived from a hash of all positions of the event in the
-    /// counters. The digest of the event is not used, because some events reach the filter only as positions, while
-    /// their digests stay with the producer.
+    /// Returns the positions of an event in BF_0. They are derived from the positions of the event in the counters. The
+    /// usual way would be to derive them from the digest of the event. This is not possible here, because some
+    /// producers send only the positions of an event and keep its digest.
     #[inline(always)]
     pub(super) fn find(&self, counters: &Positions) -> Positions {
         let mixed = counters.iter().fold(Digest::default(), |mixed, position| {
@@ -96,9 +97,10 @@ impl RecentKeys {
         self.arrays.iter().map(|array| array.bytes().len() as u64).sum()
     }
 
-    /// Returns the probability that BF_0 wrongly knows an event that it never saw: `1 - (1 - p_0^k)(1 - p_1^k)`. Here
-    /// p_0 and p_1 are the fills of the two arrays of BF_0, which are estimated from the first `bytes_max` bytes of
-    /// each array.
+    /// Returns the false-positive rate of BF_0, which is the probability that BF_0 knows an event that it never saw.
+    /// BF_0 knows an event if one of its two arrays has all k bits of the event set, so the rate is `1 - (1 - p_0^k)(1
+    /// - p_1^k)`. Here p_0 and p_1 are the fills of the two arrays, which are estimated from the first `bytes_max`
+    /// bytes of each array.
     pub(super) fn rate_within(&self, bytes_max: usize) -> f64 {
         let hashes = f64::from(self.geometry.hashes());
         let unknown = self.arrays.iter().map(|array| 1.0 - array.share_occupied(bytes_max).powf(hashes));

@@ -25,8 +25,8 @@ impl FilterSlice {
         on_kind!(&self.0, slice => slice.takes_probes(), _flags => true)
     }
 
-    /// Returns the number of new events that the slice can still record, including the room in generations that it may
-    /// still open. The number is unlimited for kinds that forget events or are never full.
+    /// Returns how many new events the slice can still record. The number includes the room in generations that the
+    /// slice may still open. The number is unlimited if the kind forgets events or is never full.
     pub fn room_events(&mut self) -> u64 {
         on_kind!(&mut self.0, slice => slice.room_ahead(), _flags => u64::MAX)
     }

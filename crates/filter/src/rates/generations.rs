@@ -147,9 +147,9 @@ pub fn steady_blocked(rates: &mut BlockRates, cells: f64, load: JumpingLoad) -> 
 }
 
 /// Returns the rates of a classic layout, like [`steady_classic`], but for a filter that sets only events that it calls
-/// distinct. The parameter `load` counts all arriving events. The number n of events that are set depends on the
-/// false-positive rate and also determines it. The function therefore solves the equation `n = arrivals (1 - rate of
-/// the older generations)`.
+/// distinct. The parameter `load` counts all arriving events. How many of them are set is not known in advance: the
+/// number n of set events depends on the false-positive rate, and the rate depends on n. The function therefore solves
+/// the equation `n = arrivals (1 - rate of the older generations)`.
 ///
 /// ```
 /// use firstseen_filter::rates::generations::{self, JumpingLoad};
@@ -167,9 +167,11 @@ pub fn delivered_classic(cells: f64, hashes: u32, load: JumpingLoad) -> SteadyRa
 }
 
 /// Returns the rates of a blocked layout, like [`steady_blocked`], but for a filter that sets only events that it calls
-/// distinct. The parameter `load` counts all arriving events. The formula assumes that the events that are not set are
-/// spread evenly over the blocks, although more of them fall into crowded blocks. At a rate of 1 %, this assumption
-/// causes an error of at most 0.5 % of the rate.
+/// distinct. The parameter `load` counts all arriving events.
+///
+/// The result is an approximation, because the formula assumes that the events that are not set are spread evenly over
+/// the blocks. In fact, more of them fall into crowded blocks, where false positives are more frequent. At a rate of 1
+/// %, this causes an error of at most 0.5 % of the rate.
 pub fn delivered_blocked(rates: &mut BlockRates, cells: f64, load: JumpingLoad) -> SteadyRate {
     let set = turning_point(load.events, |set| {
         let older = full_blocked(rates, cells, load.with(set), load.jumps);

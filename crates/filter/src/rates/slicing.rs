@@ -12,10 +12,10 @@ use super::{
     plain,
 };
 
-/// Returns the false-positive rate of a horizontal filter of m cells in S classic slices. The loads of the slices are
-/// binomial(n, 1/S), and the result is the mean of `plain::rate(m/S, k, load)` over these loads. It is slightly above
-/// the rate of the unsliced filter. Equation 4 of Koloniari et al. 2011 gives a lower rate, because it assumes a load
-/// of n/S in every slice.
+/// Returns the false-positive rate of a horizontal filter of m cells in S classic slices. The slices have different
+/// loads, because each of the n events falls on a random slice. The loads are binomial(n, 1/S), and the result is the
+/// mean of `plain::rate(m/S, k, load)` over these loads. It is slightly above the rate of the unsliced filter. Equation
+/// 4 of Koloniari et al. 2011 gives a lower rate, because it assumes that every slice has a load of n/S.
 ///
 /// Slices with blocked layouts need no formula of their own, because slicing does not change the loads of the blocks.
 ///
@@ -119,9 +119,9 @@ pub struct Visits {
 }
 
 /// Returns the mean number of [`visits`] per event of a stream that fills m cells from empty with n distinct events.
-/// The parameter `duplicates_share` is the share of lookups that are duplicates. The visits of a distinct event depend
-/// on the fill of the filter when the event arrives. A duplicate visits all slices that hold its cells (Koloniari et
-/// al. 2011, section 3.1).
+/// The parameter `duplicates_share` is the share of lookups that are duplicates. A duplicate visits all slices that
+/// hold its cells. The emptier the filter is, the fewer slices a distinct event visits, because the lookup ends at the
+/// first unset cell (Koloniari et al. 2011, section 3.1).
 ///
 /// ```
 /// use firstseen_filter::rates::slicing;

@@ -64,8 +64,8 @@ pub(super) fn counters(sizing: &Sizing<'_>) -> Result<CellDefinition, SpecError>
     Ok(CellDefinition::JumpingCounting(JumpingCells { cells, hashes, events_max }))
 }
 
-/// Checks the specification of a window of N arrivals. All N arrivals may be different events, so the capacity must be
-/// at least N, and the queue must have room for N arrivals.
+/// Checks the specification of a window of N arrivals. The capacity must be at least N, because all N arrivals may be
+/// different events. N must also not be greater than the queue allows.
 fn check_sliding(spec: &FilterSpec, window_events: u64, capacity: Option<u64>) -> Result<(), SpecError> {
     if window_events > WINDOW_EVENTS_MAX {
         let what = format!("a queue of more than {WINDOW_EVENTS_MAX} events");

@@ -61,9 +61,10 @@ impl<T: Timer> Timers<T> {
     /// Creates the kind for `window`. Returns `None` if the window does not fit the wheel ([`Self::REACH_UNITS_MAX`]).
     ///
     /// The parameter `equal_timers` is the threshold k' of the equal-timers heuristic (Koloniari et al. 2011, section
-    /// 4). With the heuristic, an event is a duplicate only if all its k timers are alive and at least k' of them are
-    /// equal. The values 0 and 1 turn the heuristic off. The heuristic has fewer false positives, but causes false
-    /// negatives.
+    /// 4). A recorded event has set all its timers to the same expiry. With the heuristic, an event is a duplicate only
+    /// if all its k timers are alive and at least k' of them are equal. This avoids false positives, whose timers were
+    /// set by different events. It also causes false negatives, because later events may have changed the timers of a
+    /// recorded event. The values 0 and 1 turn the heuristic off.
     pub fn new(window: WindowRule, refresh: Refresh, equal_timers: u32) -> Option<Self> {
         let reach = window.span_units.checked_add(window.lateness_units)?;
         let sweep_period_units = (T::CODES - 2 - Self::SLACK_UNITS).checked_sub(reach)?;
@@ -76,9 +77,9 @@ impl<T: Timer> Timers<T> {
         })
     }
 
-    /// Returns the same kind with more frequent sweeps, at least every `period_units` units, but never more often than
-    /// every 8 units. A filter that decides by the number of used cells when to grow needs frequent sweeps, because
-    /// expired cells count as used until a sweep clears them.
+    /// Returns the same kind with more frequent sweeps. Each timer is swept at least every `period_units` units, but
+    /// never more often than every 8 units. Frequent sweeps are needed by a filter that grows when too many cells are
+    /// used, because an expired timer counts as a used cell until a sweep clears it.
     #[must_use]
     pub(crate) fn swept_every(self, period_units: u64) -> Self {
         let sweep_period_units = self.sweep_period_units.min(period_units.max(SWEEP_PERIOD_UNITS_MIN));
@@ -94,8 +95,9 @@ impl<T: Timer> Timers<T> {
         self.view(now.before(self.window.lateness_units), now)
     }
 
-    /// Returns the number of units from the judged unit to the expiry of each timer. The method computes the values one
-    /// by one, because building a table is not worthwhile for the timers of a single event.
+    /// Returns, for each timer, the number of units from the judged unit to the expiry of the timer. Batches look up
+    /// this number in a table. This method computes it instead, because building a table is not worthwhile for the
+    /// timers of a single event.
     fn ranks(
         &self,
         generation: &Generation,

@@ -1,8 +1,9 @@
 //! Absolute expiries on a wheel of codes.
 //!
-//! A timer stores its expiry as a code on a wheel: `1 + expiry mod (CODES)`, or 0 if the timer is empty. Koloniari et
-//! al. 2011 decrement every timer at every tick. This implementation changes no timer as time passes. It reads a code
-//! relative to the present time instead, and a sweep clears expired codes before the wheel reuses them.
+//! A timer stores its expiry as a code on a wheel: `1 + expiry mod (CODES)`, or 0 if the timer is empty. As time
+//! passes, this implementation changes no timer, whereas Koloniari et al. 2011 decrement every timer at every tick.
+//! When a code is read, it is converted to an expiry relative to the present time. After one turn of the wheel, codes
+//! are used again, so a sweep clears expired codes before that.
 //!
 //! An expiry is read back exactly as it was stored, provided that all stored expiries lie in a range that is shorter
 //! than the wheel.
