@@ -18,9 +18,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Number of looks that must have seen the same operation in progress before the next look reports that the disk hangs.
 pub const LOOKS: u32 = 6;
 
-/// Number of recovery periods after which a disk that has hung counts as a disk that has never hung. After a hang, the
-/// disk must respond for one recovery period before it is trusted again. Each further hang doubles the recovery period,
-/// unless the disk has responded for this number of recovery periods since the previous hang.
+/// Number of recovery periods after which an earlier hang of the disk is forgotten. After a hang, the disk must respond
+/// for one recovery period before it is trusted again, and each further hang doubles this period. If the disk has
+/// responded for this number of recovery periods since its previous hang, the next hang counts as its first hang and
+/// does not double the period.
 const FORGIVEN_AFTER: u32 = 16;
 
 /// Maximum number of times that the recovery period is doubled. A disk must respond during the whole recovery period to

@@ -145,9 +145,10 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes a frame that notes up to which offset the journal is synced, unless the last frame already notes it. The
-    /// note helps a reader to judge a broken record that it finds at the end of the journal after a crash. If the
-    /// broken record lies before the noted offset, it was synced and has been damaged since. Otherwise the crash
+    /// Writes a frame that notes up to which offset the journal is synced, unless the last frame already notes it.
+    ///
+    /// A reader needs this note if it finds a broken record at the end of the journal after a crash. If the broken
+    /// record lies before the noted offset, the record was synced and has been damaged since. Otherwise the crash
     /// interrupted the write of the record, which is harmless.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 //!
 //! From time to time, each group writes a checkpoint of its state, which also consists of records. The group keeps
 //! working while its checkpoint is written. A segment is removed when all groups have complete checkpoints that are
-//! newer than the records in the segment.
+//! newer than the records in the segment, because these records are then not needed to restore the groups.
 //!
 //! # Guarantees
 //!

@@ -10,8 +10,8 @@
 //! All numbers are little-endian. A length of 0 marks the end of the frames.
 //!
 //! The field `synced` of a frame contains the offset up to which the segment had been synced when the frame was
-//! written. A reader uses this offset to judge a broken frame. If the broken frame lies before the offset, it was
-//! synced and has been damaged since, so the journal has lost data.
+//! written. A reader uses this offset to judge a broken frame, which is a frame whose checksum does not match. If the
+//! broken frame lies before the offset, it was synced and has been damaged since, so the journal has lost data.
 //!
 //! If the broken frame lies after the offset, a crash may have interrupted its write. The loss of such a frame is
 //! harmless, because a reply is sent only after the records that it depends on have been synced.

@@ -5,8 +5,8 @@
 //! reserved for the journal.
 //!
 //! If a file operation finds no free descriptor, the reserved descriptors are released and the operation is retried. If
-//! it fails again for the same reason, it returns the error `StorageFull`. Callers then wait until descriptors are
-//! available, as they do for a full disk.
+//! there is still no free descriptor, the operation returns the error `StorageFull`. Callers then wait until
+//! descriptors are available, in the same way as they wait for space on a full disk.
 
 use std::fs::File;
 use std::io;

@@ -2,9 +2,9 @@
 //! so that no more events are recorded in it. The closed predecessor still knows its events, so it is kept until all of
 //! these events have expired.
 //!
-//! Each node that has slices of the predecessor sends two reports about it. In the first report, the node states that
-//! no event of the predecessor is in flight on the node any more. In the second report, it states that all events of
-//! the predecessor have expired by the clock of the node.
+//! Each node that has slices of the predecessor sends two reports about it, one after the other. The first report says
+//! that no event that was sent to the predecessor is in flight on the node any more. The second report says that all
+//! events of the predecessor have expired by the clock of the node.
 //!
 //! The predecessor is removed when all nodes that have its slices have sent both reports, or earlier if an operator
 //! requests it. A filter has at most one predecessor at a time.
@@ -280,8 +280,9 @@ pub(crate) fn ask_again(before: &ClusterMap, map: &mut ClusterMap) {
     }
 }
 
-/// Returns the state of a closed filter, or `None` if the filter is open or no longer exists. It is not an error if the
-/// filter no longer exists, because the node that sent the report may have used an older version of the cluster map.
+/// Returns the state of a closed filter, or `None` if the filter is open or no longer exists. A report about a filter
+/// that no longer exists is not an error, because the node that sent the report may not have received the newest
+/// cluster map yet.
 fn closed_of(state: &State, filter: FilterId) -> Result<Option<&Closed>, Refusal> {
     match state.map.filters.get(&filter) {
         None if filter >= state.map.next_filter => Err(Refusal::FilterUnknown { name: filter.to_string() }),

@@ -1,9 +1,10 @@
 //! Announces the start of this node to the cluster, and repeats the announcement until the cluster map contains the
-//! start. Each start of a node has its own incarnation (process number) in the map. A repeated announcement of the same
-//! start is recognized and does not create another incarnation.
+//! start. The map identifies each start of a node by its incarnation, which is a number that rises with each start. A
+//! repeated announcement of the same start is recognized and does not create another incarnation.
 //!
-//! In two cases, a node announces a new start although its process has not restarted: if the other nodes have marked
-//! the node as down, and if the node itself wants to count as restarted, for example because it lacks events.
+//! A node also announces a new start in two cases in which its process has not restarted. In the first case, the other
+//! nodes have marked the node as down. In the second case, the node itself wants to count as restarted, for example
+//! because it lacks events.
 
 use firstseen_routing::{ClusterMap, Format, Incarnation, NodeId};
 

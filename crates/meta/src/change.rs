@@ -84,10 +84,10 @@ pub enum Change {
         /// Number of the new generation, which is one more than the newest number.
         number: GenerationNumber,
     },
-    /// Records that the slices of a group on a node are complete, which means that they contain all recorded events. If
-    /// a slice was being moved to the node, this change also ends the move. If the node is marked down or has restarted
-    /// since it sent the report, the change has no effect. The outcome is [`Outcome::Done`](crate::Outcome::Done) in
-    /// either case.
+    /// Records that slices of a slice group on a node are complete, which means that they contain all recorded events.
+    /// If a slice was being moved to the node, this change also ends the move. The change has no effect if the node is
+    /// marked down, or if it has restarted since it reported that the slices are complete. The outcome is
+    /// [`Outcome::Done`](crate::Outcome::Done) in either case.
     SlicesComplete {
         /// The filter.
         filter: FilterId,
@@ -143,8 +143,8 @@ pub enum Change {
         /// Whether the other node can be reached.
         is_reached: bool,
     },
-    /// Replaces a filter by another filter with the same name, and closes the replaced filter. The outcome is
-    /// [`Outcome::FilterCreated`](crate::Outcome::FilterCreated).
+    /// Replaces a filter with a new filter of the same name. The replaced filter is closed, so that no more events are
+    /// recorded in it. The outcome is [`Outcome::FilterCreated`](crate::Outcome::FilterCreated).
     AlterFilter(AlteredFilter),
     /// Reports that a node has no more in-flight events from before a filter was closed. The outcome is
     /// [`Outcome::Done`](crate::Outcome::Done).
@@ -174,14 +174,15 @@ pub enum Change {
         /// Name of the filter.
         name: String,
     },
-    /// Accepts the losses of a filter: all slices whose nodes are not down count as complete. The outcome is
-    /// [`Outcome::Done`](crate::Outcome::Done).
+    /// Accepts the losses of a filter: from now on, all slices whose nodes are not down count as complete, although
+    /// they may lack events. The outcome is [`Outcome::Done`](crate::Outcome::Done).
     ForgiveFilter {
         /// Name of the filter.
         name: String,
-        /// Nodes that are down and that certainly cannot record events any more. Each node is listed with its last
-        /// start. The list is necessary because a node that is down may still hold a lease, which allows it to record
-        /// events. The change is rejected if any node that is down is missing from the list.
+        /// Nodes that are down and whose leases have certainly ended, so that they cannot record events any more. Each
+        /// node is listed with its last start. The list is necessary because a node that is marked down may still hold
+        /// a lease, which allows it to record events. The change is rejected if any node that is down is missing from
+        /// the list.
         ended: BTreeMap<NodeId, Incarnation>,
     },
     /// Creates a filter from a backup, under a name that clients cannot use. The outcome is
@@ -193,8 +194,8 @@ pub enum Change {
         /// The filter, or the root of the filter tree.
         filter: FilterId,
     },
-    /// Requests that the cluster continues without the slices of a group on one node until that node restarts. If other
-    /// nodes do not have complete copies of all these slices, the request has no effect. The outcome is
+    /// Requests that the cluster continues without one node's slices of a slice group until that node restarts. The
+    /// request has an effect only if other nodes have complete copies of all these slices. The outcome is
     /// [`Outcome::Done`](crate::Outcome::Done) in either case.
     SlicesSpared {
         /// The filter.
@@ -224,9 +225,9 @@ pub enum Change {
         format: Format,
     },
     /// Principal that requested a change. This variant is not a real change, and exists only for the encoding of a
-    /// [`Command`](crate::Command). An encoded command can contain the principal in front of the actual change, in the
-    /// same form as a change. When the command is decoded, the principal is separated from the change, so a decoded
-    /// command never has this variant as its change.
+    /// [`Command`](crate::Command). If a principal has requested a command, the principal is encoded as this variant in
+    /// front of the actual change. Decoding a command separates the two again, so the change of a decoded command is
+    /// never this variant.
     By(Requester),
     /// Changes access rights. The outcome is [`Outcome::Done`](crate::Outcome::Done).
     Access(AccessChange),

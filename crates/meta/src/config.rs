@@ -38,9 +38,9 @@ pub struct RaftTiming {
     pub heartbeat_ms: u64,
     /// Base of the election timeout, in milliseconds. A silent leader is replaced after about twice this time.
     pub election_base_ms: u64,
-    /// Difference between the election timeouts of consecutive slots, in milliseconds. Each voter has a slot of its
-    /// own. The slots ensure that the timeouts of two voters differ, so that the voters do not become candidates at the
-    /// same time.
+    /// Difference between the election timeouts of consecutive slots, in milliseconds. A slot is a range of election
+    /// timeouts, and each voter has a slot of its own. The timeouts of two voters therefore always differ, so that the
+    /// voters do not become candidates at the same time.
     pub election_width_ms: u64,
     /// Maximum time for the answer to one message, in milliseconds.
     pub attempt_ms: u64,
@@ -74,8 +74,8 @@ impl Default for RaftTiming {
 
 impl RaftTiming {
     /// Returns the election timeout of node `node`, in milliseconds. A node that receives no message from a leader for
-    /// this time becomes a candidate. Each slot has a range of timeouts, and no two voters have the same slot, so no
-    /// two voters have the same timeout. `seed` selects the timeout within the range of the node's slot.
+    /// this time becomes a candidate. The timeout lies in the range of the node's slot, and `seed` selects it within
+    /// this range. No two voters have the same slot, so no two voters have the same timeout.
     pub(crate) fn election_timeout_ms(&self, node: u64, seed: u64) -> u64 {
         let spread = (self.election_width_ms / 4).max(1);
         self.election_base_ms + slot(node) * self.election_width_ms + mixed(seed) % spread

@@ -151,10 +151,11 @@ pub(crate) struct CompleteReport<'a> {
 }
 
 impl CompleteReport<'_> {
-    /// Returns the slices that a node has reported as complete, by their numbers within the filter. A slice is left out
-    /// if it was assigned to the node only after the epoch that the report is based on. In that case, the report
-    /// describes an earlier copy of the slice on the same node. That copy has since been moved to another node, or the
-    /// move that created it was cancelled.
+    /// Returns the slices that a node has reported as complete, by their numbers within the filter. A report is based
+    /// on an epoch of the filter, which is a number that rises when the copies of slices change. If a slice was
+    /// assigned to the node only after that epoch, the report cannot be about the present copy of the slice, so the
+    /// result does not contain the slice. The report then describes an earlier copy, which was moved away from the
+    /// node, or whose move to the node was cancelled.
     fn reported(&self, record: &FilterRecord, node: NodeId) -> BTreeSet<u32> {
         let slicing = record.definition.slicing;
         let first = slicing.slices_of(self.group).start;
@@ -222,9 +223,10 @@ pub(crate) fn slices_missing(
     Ok(Outcome::Done)
 }
 
-/// Lets the cluster continue without the slices of a node, if other nodes have complete copies of these slices. The
-/// cluster must never lose the last complete copy. For example, if two nodes with copies of the same slice make this
-/// request, the first request may succeed and leave only one complete copy. The second request then has no effect.
+/// Lets the cluster continue without the slices of a node. The request has an effect only if other nodes have complete
+/// copies of these slices, because the cluster must never lose the last complete copy. For example, two nodes with
+/// copies of the same slice may both make this request. If the first request leaves only one complete copy, the second
+/// request has no effect.
 pub(crate) fn slices_spared(
     state: &mut State,
     filter: FilterId,

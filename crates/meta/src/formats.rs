@@ -52,9 +52,9 @@ impl Formats {
         self.holds.store(holds, Ordering::Release);
     }
 
-    /// Returns the reason why the cluster cannot raise its format to `goal`, or `None` if it can. To raise the format,
-    /// every node of the map must have reported within the last `lately` that it can read `goal`, and no node may hold
-    /// the format.
+    /// Returns the reason why the cluster cannot raise its format to `goal`, or `None` if it can. Two conditions must
+    /// be met. Every node of the map must have reported within the last `lately` that it can read `goal`. No node may
+    /// hold the format, as a node does if an operator wants to prevent the change.
     pub(crate) fn obstacle(&self, map: &ClusterMap, goal: Format, now: Instant, lately: Duration) -> Option<Obstacle> {
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let mut holder = None;

@@ -122,9 +122,9 @@ fn asked_nodes(map: &ClusterMap, record: &FilterRecord) -> Vec<Option<NodeId>> {
     slices.map(|slice| map.asked(record, slice).map(|owner| owner.node)).collect()
 }
 
-/// Marks the slices of `node` as incomplete, because from now on the other nodes of each slice group record events
-/// without `node`. If `node` is the only node of a group, its slices in that group stay complete, because no other node
-/// can record events in them.
+/// Marks the slices of `node` as incomplete, because `node` is down and will miss events. From now on, the other nodes
+/// of each slice group record events that `node` does not receive. If a slice group has no other node, no event can be
+/// recorded in it, so the slices of `node` in that group stay complete.
 fn open_gaps(map: &mut ClusterMap, node: NodeId) {
     for record in map.filters.values_mut().filter(|record| !waits_for_complete(record)) {
         let slicing = record.definition.slicing;
@@ -135,9 +135,9 @@ fn open_gaps(map: &mut ClusterMap, node: NodeId) {
     }
 }
 
-/// Returns whether a slice of the filter records events only while at least one of its copies is complete. If this is
-/// the case and all copies of a slice are incomplete, no event is recorded in the slice. The copies therefore do not
-/// miss any further events during this time.
+/// Returns whether each slice of the filter records events only while at least one of its copies is complete. While all
+/// copies of such a slice are incomplete, no event is recorded in the slice, so the copies do not miss any further
+/// events.
 pub(crate) fn waits_for_complete(record: &FilterRecord) -> bool {
     let is_alone = record.definition.slicing.slices_per_group() <= 1 && record.branch.is_none();
     is_alone && record.policies.when_lost != WhenLost::FirstSeen
@@ -162,9 +162,9 @@ pub(crate) fn open_gaps_beside_complete(map: &mut ClusterMap) {
 }
 
 /// Raises the epochs of the selected filters, so that nodes reject messages that are based on the previous cluster map.
-/// One reason for this is that the head nodes of events change. Another reason is that a copy begins to fetch its
-/// missing events. A node with the previous map would not send new events to that copy, so the copy would miss them
-/// too.
+/// There are two reasons to reject such messages. First, the head nodes of events, which decide the events, may have
+/// changed. Second, a copy may begin to fetch its missing events. A node with the previous map would not send new
+/// events to that copy, so the copy would miss them too.
 fn raise_epochs(map: &mut ClusterMap, of: impl Fn(&FilterRecord) -> bool) {
     map.filters.values_mut().filter(|record| of(record)).for_each(|record| record.epoch.rise());
 }

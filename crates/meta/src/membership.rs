@@ -220,8 +220,8 @@ impl Controller {
     /// Completes membership changes that a previous leader has begun but not finished. A membership change consists of
     /// several steps, and a leader may fail between two of them.
     ///
-    /// This method does not complete the addition of a node that has been assigned a number but is not a follower yet.
-    /// The client that requested the addition must repeat its request with the same id.
+    /// One kind of change is not completed: the addition of a node that has been assigned a number but is not a
+    /// follower yet. In that case, the client that requested the addition must send its request again with the same id.
     async fn finish_what_was_begun(&self) -> Result<(), NoAnswer> {
         let ready = self.raft.ensure_linearizable().await;
         ready.map_err(|error| NoAnswer::Again(error.to_string()))?;

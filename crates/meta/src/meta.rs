@@ -105,8 +105,9 @@ impl Meta {
     }
 
     /// Makes this node count as restarted, as if the other nodes had marked it as down. A node calls this method after
-    /// it was unable to hold its slices for a while, because its slices then lack events. `start` is the incarnation
-    /// that the call ends. If the node already has another incarnation, the call has no effect.
+    /// it was unable to hold its slices for a while, because its slices then lack events. The call ends the incarnation
+    /// `start`, which is the number of the node's present start. If the node already has a different incarnation, the
+    /// call has no effect.
     pub fn mark_restarted(&self, start: Incarnation) {
         self.inner.over.send(Some(start));
     }
@@ -285,8 +286,9 @@ impl Meta {
     }
 
     /// Sends the request to the other voters, one after the other, until one of them answers as the leader. This method
-    /// is used when this node does not know the leader. For example, the leader may not know the current address of
-    /// this node yet, and therefore cannot send messages to it.
+    /// is used when this node does not know the leader. For example, the address of this node may have changed. As long
+    /// as the leader does not know the new address, it cannot send messages to this node, so this node does not learn
+    /// who leads.
     async fn ask_other_voters(&self, running: &Running, asked: &Asked) -> Answer {
         let map = running.network.published.newest();
         let others = map.nodes.iter().filter(|(node, record)| record.voter && **node != running.identity.node);

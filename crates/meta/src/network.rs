@@ -268,9 +268,9 @@ mod tests {
 
     use super::*;
 
-    /// Regression test: a node had no lease for ten seconds although all links worked again. The messages of the node
-    /// to the leader had been lost without an error. Each further request used the same broken connection, until HTTP/2
-    /// closed the connection after ten seconds.
+    /// Regression test: a node had no lease for ten seconds although all links worked again. Its connection to the
+    /// leader was broken and lost all messages without an error. The node used the same connection for every further
+    /// request, until HTTP/2 closed it after ten seconds.
     #[tokio::test(start_paused = true)]
     async fn a_channel_that_has_been_silent_for_long_is_opened_again() {
         let channels = Channels::default();

@@ -49,10 +49,12 @@ struct Room<'map> {
 /// Chooses the nodes that own the slices of a new filter called `name`, and the nodes that have the `copies` additional
 /// copies of each slice. If `sites` is not empty, only nodes at these sites are chosen.
 ///
-/// Each slice is assigned to the node that has the fewest slices of the same slice group. If several nodes have equally
-/// few, the node with the fewest slices of the whole filter is chosen among them. If there is still more than one, the
-/// node with the least used memory is chosen. An additional copy of a slice is placed at a site that has no copy of
-/// this slice yet, if there is such a site.
+/// Each slice is assigned to the node that has the fewest slices of the same slice group. If several nodes are equal,
+/// the node with the fewest slices of the whole filter is chosen. If several nodes are still equal, the node with the
+/// least used memory is chosen.
+///
+/// An additional copy of a slice is placed at a site that has no copy of this slice yet, if there is such a site. The
+/// slice then survives the failure of a whole site.
 pub fn owners(
     map: &ClusterMap,
     name: &str,

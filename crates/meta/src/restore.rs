@@ -22,9 +22,9 @@ use crate::placement::{generation_max, owners};
 use crate::refusal::Refusal;
 use crate::state::State;
 
-/// Checks the name of a filter that is being restored. If the filter is a level of a tree, its name must begin with the
-/// name of the tree, because the rights on all levels are found by the name of the tree. The name must also not be one
-/// of the names that are reserved for filters that are being restored or altered.
+/// Checks the name of a filter that is being restored. The name of a level of a filter tree must begin with the name of
+/// the tree, because the rights on all levels are found by the name of the tree. Names that are reserved for filters
+/// that are being restored or altered are rejected.
 fn check_name(root: &str, name: &str, index: usize) -> Result<(), Refusal> {
     let is_level = index == 0 || name.strip_prefix(root).is_some_and(|rest| rest.starts_with('@'));
     if is_level && !is_reserved(name) {

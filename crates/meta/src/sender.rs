@@ -7,9 +7,9 @@
 //! such a node rejected all unknown senders, it could never catch up. It therefore accepts messages from members with
 //! numbers that it has never seen, if they present the certificate of any node.
 //!
-//! To limit the risk, a node accepts messages of unknown members only if it has received no message from a known leader
-//! for as long as a message may take. A node that is itself the leader rejects all messages of unknown members.
-//! Proposals from unknown members are always rejected.
+//! To limit the risk, this exception applies only to a node that has received no message from a known leader for as
+//! long as a message may take. A node that is itself the leader rejects all messages of unknown members. Every node
+//! rejects proposals of unknown members.
 
 use std::sync::Arc;
 use std::time::Duration;

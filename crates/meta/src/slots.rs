@@ -35,8 +35,8 @@ pub(crate) fn is_free(node: u64, others: impl IntoIterator<Item = u64>) -> bool 
     others.into_iter().all(|other| other == node || slot(other) != slot(node))
 }
 
-/// Returns the number that a new node gets, which is at least `next`. If possible, it is the first number whose slot is
-/// not used by any member. If the members use all slots, it is the first number whose slot is not used by a voter.
+/// Returns the number that a new node gets. Preferably, this is the first number from `next` on whose slot no member of
+/// the cluster uses. If the members use all slots, it is the first number from `next` on whose slot no voter uses.
 pub(crate) fn number_for(next: u64, members: &BTreeMap<NodeId, NodeRecord>) -> u64 {
     let voters = members.iter().filter(|(_, record)| record.voter);
     let voters: Vec<u64> = voters.map(|(node, _)| node.0).collect();

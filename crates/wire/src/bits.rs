@@ -16,9 +16,9 @@ const STORE_BYTES: usize = 16;
 
 /// Writer that appends bit fields to a byte vector.
 ///
-/// For speed, the writer has no branch that depends on where a field ends. It stores each field as a whole word, which
-/// begins at the byte in which the field begins. The unused bits of that word are zero, and the next field overwrites
-/// them.
+/// For speed, the writer has no branch that depends on where a field ends. It stores each field in a whole word, which
+/// begins at the byte in which the field begins. The bits of the word after the field are zero. When the next field is
+/// stored, it overwrites them.
 pub(crate) struct BitWriter<'a> {
     out: &'a mut Vec<u8>,
     /// Index of the byte in which the next field begins.

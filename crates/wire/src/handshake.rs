@@ -53,9 +53,9 @@ struct Accepting {
     newest: RwLock<Newest>,
 }
 
-/// Certificates and authorities that new handshakes use. The trusted authorities are updated independently of the
-/// server's own certificate. An unusable certificate file therefore does not delay the revocation of another
-/// certificate.
+/// Certificates and authorities that new handshakes use. The trusted authorities, with their lists of revoked
+/// certificates, are updated separately from the server's own certificate. If a new file of the server's own
+/// certificate cannot be used, a new list of revoked certificates nevertheless takes effect at once.
 #[derive(Clone)]
 struct Newest {
     trust: Arc<Trust>,

@@ -74,9 +74,10 @@ pub const SMALL_MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
 /// 1.7 Mbit/s.
 pub const MESSAGE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Size of the HTTP/2 flow control window of a stream and of a connection, in bytes. If the window were smaller,
-/// batches that travel over a long distance would have to wait for window updates. HTTP/2 also ends a connection whose
-/// small unread frames fill half of the window.
+/// Size of the HTTP/2 flow control window of a stream and of a connection, in bytes. The window is large for two
+/// reasons. With a smaller window, batches that travel over a long distance would have to wait for window updates. A
+/// connection also ends when its small unread frames fill half of the window, so a larger window allows more such
+/// frames.
 pub const HTTP2_WINDOW_BYTES: u32 = 8 << 20;
 
 /// Maximum size of the headers of a request, in bytes. Headers carry only a path and a trace context.
@@ -104,8 +105,9 @@ pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// [`KEEPALIVE_INTERVAL`].
 pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time without any traffic that proves that an open connection does not speak HTTP/2. On an HTTP/2 connection, the
-/// peer would have answered a ping within this time, or the connection would have been closed.
+/// Time without any traffic after which an open connection certainly does not speak HTTP/2. If the peer spoke HTTP/2,
+/// it would have answered a ping within this time, or the connection would have been closed because of the missing
+/// answer.
 pub const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 /// Maximum length of an address, or of the name of a node, site or filter, in bytes. The value is the limit of DNS.
@@ -122,7 +124,7 @@ pub const FILTERS_MAX: usize = 1024;
 
 /// Maximum size of all filter records in a cluster map, in bytes, which is enough for about a hundred thousand slices.
 /// A cluster map with filter records of this size and the largest possible node records still fits into one message.
-/// The size of a filter record includes a reserve for fields that can grow later.
+/// Some fields of a filter record can grow later, so each record counts with the maximum size that it can reach.
 pub const MAP_FILTERS_BYTES_MAX: usize = 3 << 20;
 
 /// Maximum size of the record of a node, in bytes: three texts, each with its tag and length, and five numbers.

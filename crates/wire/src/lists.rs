@@ -18,8 +18,8 @@ pub(crate) fn check_events(events: usize, lists: &[(&'static str, usize)]) -> Re
     Ok(events as u32)
 }
 
-/// Decodes lists of cell positions, with one list for each event. A list takes at least four bits of the message. A
-/// small message therefore cannot announce so many events that decoding it would need much memory.
+/// Decodes lists of cell positions, with one list for each event. Each list takes at least four bits, so a message
+/// cannot announce many events without being large itself. Decoding a small message therefore never needs much memory.
 pub(crate) fn decode_lists(
     events: u32,
     counts: &[u8],

@@ -90,10 +90,12 @@ pub fn filter_of(message: &Message) -> Option<FilterId> {
     }
 }
 
-/// Returns the epoch of the filter that the receiver must know before it answers this message. The epoch increases when
-/// the head nodes or the copies of slices change. A receiver with an older epoch could give an answer that the newer
-/// cluster map forbids. It could also ignore cells that the message sets, because it does not know yet that it owns
-/// their slices.
+/// Returns the epoch of the filter that the receiver must know before it answers this message. The epoch is a number
+/// that rises when the head nodes or the copies of slices change.
+///
+/// A receiver with an older epoch must first learn the newer cluster map, because it could otherwise make two mistakes.
+/// It could give an answer that the newer map forbids. It could also ignore cells that the message sets, because it
+/// does not know yet that it owns their slices.
 pub fn epoch_awaited(message: &Message) -> Option<Epoch> {
     match message {
         Message::Test(test) => Some(Epoch(test.filter_epoch)),
@@ -219,10 +221,12 @@ pub fn decode(message: &Message, range: u64, probes: ProbeShape) -> Result<PeerM
 /// Decodes only those parts of an invalid message that are needed to refuse it. All other fields of the result are
 /// placeholders.
 ///
-/// The needed parts are the slice group and the numbers by which the sender recognises the refusal. These are either
-/// the number of the message, or the numbers that the head node (the node that decides the events) has given to its
-/// events. Returns `None` if these parts cannot be decoded, or if the message is itself an answer, because a node never
-/// refuses an answer.
+/// The needed parts are the slice group, and the numbers by which the sender recognises what was refused. These are
+/// either the number of the message, or the numbers of its events, which the head node (the node that decides the
+/// events) has assigned.
+///
+/// Returns `None` if these parts cannot be decoded. Also returns `None` if the message is itself an answer, because a
+/// node never refuses an answer.
 pub fn refusable(message: &Message) -> Option<PeerMessage> {
     let (filter, epoch, group, body) = match message {
         Message::Test(test) => {
@@ -318,9 +322,9 @@ fn tests_of(claims: &proto::ClaimTests) -> Result<&proto::TestBatch, WireError> 
     batch.ok_or(WireError::Missing { field: "batch" })
 }
 
-/// Encodes a list of event indices, each with a remaining time. Each entry becomes two numbers: the number of events
-/// between this entry and the previous entry, and the remaining time in milliseconds. The indices must be in ascending
-/// order.
+/// Encodes a list of events, each with its index and a remaining time. Each entry becomes two numbers. The first is the
+/// number of events between this entry and the previous entry, and the second is the remaining time in milliseconds.
+/// The indices must be in ascending order.
 fn pack_vetoes(vetoes: &[(u32, u32)]) -> Vec<u32> {
     let mut end = 0;
     let pairs = vetoes.iter().map(|(index, left_ms)| [index - std::mem::replace(&mut end, index + 1), *left_ms]);

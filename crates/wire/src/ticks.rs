@@ -26,11 +26,12 @@ pub fn read_ms(written_ms: u64) -> Option<u64> {
 /// producer's clock (`clock_unit`), and the event's own time unit (`unit`).
 ///
 /// For each event, the encoding contains the increase of the clock since the previous event, shifted left by one bit.
-/// For the first event, this is the increase since `base_unit`. If the event's own unit differs from the clock, the
-/// lowest bit is set, and the difference between them follows as a second number.
+/// For the first event, this is the increase since `base_unit`. For example, if the clock advances from 7 to 9 and the
+/// event's own unit is also 9, the event is encoded as the single number 4.
 ///
-/// The difference is calculated modulo 2^64, because it can be negative. For example, an event that is only looked up
-/// does not advance the clock, so its unit may be greater than the clock's reading.
+/// If the event's own unit differs from the clock, the lowest bit of that number is set, and the difference between the
+/// clock and the unit follows as a second number. The difference is calculated modulo 2^64, because it can be negative:
+/// an event that is only looked up does not advance the clock, so its unit may be greater than the clock's reading.
 ///
 /// # Errors
 /// Returns [`WireError`] if the clock runs backwards, or if a unit exceeds [`UNIT_MAX`].
@@ -82,9 +83,11 @@ pub fn are_trivial(ticks: &[Tick], base_unit: UnitNumber) -> bool {
 /// event is `judged`.
 ///
 /// For each event, the encoding contains the difference between its judged unit and the judged unit of the previous
-/// event (or 0 for the first event). The difference is zigzag-encoded and shifted left by one bit. If `unit` differs
-/// from the judged unit, the lowest bit is set, and the difference between the two units follows as a second number. If
-/// all stamps are equal, only the first is encoded.
+/// event (or 0 for the first event). This difference can be negative, so it is zigzag-encoded. It is then shifted left
+/// by one bit.
+///
+/// If the event's own unit differs from its judged unit, the lowest bit is set, and the difference between the two
+/// units follows as a second number. If all stamps of the batch are equal, only the first stamp is encoded.
 ///
 /// # Errors
 /// Returns [`WireError`] if an event is judged before its unit, or if a unit exceeds [`UNIT_MAX`].

@@ -37,7 +37,8 @@ pub(crate) fn check_bitmap(field: &'static str, bitmap: &[u8], entries: usize) -
 /// Encodes which entries are undecided, and for which reason. The entries must be in ascending order.
 ///
 /// Each run of consecutive entries with the same reason becomes three numbers: the number of entries between this run
-/// and the previous run, the length of the run, and the reason.
+/// and the previous run, the length of the run, and the reason. For example, if only the entries 3, 4 and 5 are
+/// undecided, and all for the same reason, the encoding is 3, 3 and the number of the reason.
 pub(crate) fn pack_reasons(undecided: impl IntoIterator<Item = (u32, Reason)>) -> Vec<u32> {
     let mut triples: Vec<u32> = Vec::new();
     let mut end = 0;

@@ -1,6 +1,6 @@
-//! Parses the access rights that a user writes on a command line, such as `--allow observe`. A right is a verb on an
-//! object, which is a filter or the cluster. A verb that does not exist for its object is reported as an error before
-//! any request is sent.
+//! Parses the access rights that a user writes on a command line, such as `--allow observe`. A right consists of a verb
+//! and an object, which is a filter or the cluster. Not every verb exists for both kinds of objects. A verb that does
+//! not exist for its object is reported as an error before any request is sent.
 
 use std::num::NonZeroU32;
 

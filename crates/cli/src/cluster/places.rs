@@ -1,6 +1,6 @@
-//! Lists the places of filter trees, with their sites and the load that each place is sized for. A filter tree is a
-//! hierarchy of filters, for example one filter per site below a common root. Each filter of the tree is called a
-//! place. In the list, a place comes after its parent, and the children of a parent follow each other.
+//! Lists the places of filter trees. A filter tree is a hierarchy of filters, for example one filter per site below a
+//! common root, and each filter of the tree is called a place. The list contains the sites of each place, and the load
+//! that the place is sized for. A place comes after its parent, and the children of a parent follow each other.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! Counts records that came later than the lateness of the filter allows. The filter judges such a record as if it had
-//! a later time than its own, so its verdict may be wrong. The messages of this module tell the user how many records
-//! this happened to, and which flag avoids it.
+//! come just in time, with a later time than its own, so its verdict may be wrong. The messages of this module tell the
+//! user how many records were affected, and which flag avoids it.
 
 use firstseen_filter::{FilterDefinition, Lateness, Stamp, Unit, UnitNumber, Window, duration};
 use firstseen_routing::Answer;

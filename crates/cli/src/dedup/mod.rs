@@ -6,9 +6,9 @@
 //!   cannot be judged if `--unjudged drop` is given.
 //! - A record that was judged first-seen was recorded in the filter, and also in the saved state.
 //!
-//! With claims (`--claims`), a record is recorded in the filter only after it was written to the output. If another run
-//! holds the claim of a record, the record waits and is written after later records. If the other run still holds the
-//! claim when this run ends, this run does not write the record.
+//! With claims (`--claims`), the filter records an event only after the run has written its record to the output. While
+//! another run holds the claim of an event, the record of the event waits, so it may be written after later records. If
+//! the other run still holds the claim when this run ends, this run does not write the record.
 //!
 //! The submodule `run` assembles all parts of a run. The driver takes batches of records from the
 //! input and passes them to one of two deciders: `local` is a filter in this process, and `remote` is a filter of a

@@ -18,8 +18,7 @@ pub struct LeftOut {
 
 impl LeftOut {
     /// Counts the parts of a block that the parser has left out, such as repeated headers, and reports the first part
-    /// of each kind on stderr. To name the line of that part in the message, the function calls `place` with the number
-    /// of the line.
+    /// of each kind on stderr. The message names the place of that part, which `place` returns for a line number.
     pub fn count(&mut self, parsed: &ParsedBlock, place: impl Fn(u64) -> String, progress: &Progress) {
         if let [first, ..] = parsed.repeated_headers() {
             if self.repeated_headers == 0 {

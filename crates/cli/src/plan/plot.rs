@@ -74,8 +74,9 @@ fn point(x: f64, y: f64) -> Point {
     Point { x, mean: y, low: y, high: y, samples: 1, expected: None, printed: None, verdict: Judged::NotJudged }
 }
 
-/// Converts the values of all curves from bytes to one unit, and returns the name of this unit. To keep the labels of
-/// the plot short, the function chooses the largest unit in which the smallest value is still at least 0.01.
+/// Converts the values of all curves from bytes to one common unit, and returns the name of this unit. The unit is as
+/// large as possible, so that the labels of the plot are short, but the smallest value must still be at least 0.01 in
+/// this unit.
 fn in_one_unit(series: &mut [Series], lines: &mut [Line]) -> &'static str {
     let least_bytes = series.iter().flat_map(|series| &series.points).map(|point| point.mean).fold(f64::MAX, f64::min);
     let fitting = UNITS.into_iter().find(|(_, bits)| least_bytes * 100.0 >= (1_u64 << bits) as f64);

@@ -67,9 +67,9 @@ pub struct HeavyHitters {
 }
 
 impl HeavyHitters {
-    /// Creates a counter that tracks at most `tracked_max` ids. The number of slots in the sketch is a power of two, so
-    /// the actual limit may be as low as half of `tracked_max`. The limit is never less than 6 ids or more than 12.6
-    /// million ids.
+    /// Creates a counter that tracks at most `tracked_max` ids. The number of slots in the sketch must be a power of
+    /// two, so the actual limit may be as low as half of `tracked_max`. In any case, the limit is at least 6 ids and at
+    /// most 12.6 million ids.
     ///
     /// Each tracked id takes up to 35 bytes. The names of up to `2 * TOP_MAX` ids take additional memory.
     pub fn new(tracked_max: usize) -> Self {

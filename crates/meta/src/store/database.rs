@@ -8,8 +8,8 @@
 //! After a failed write, the database library rejects all further operations on the open file. If the write failed only
 //! because the disk was full, this module opens the file again and repeats the operation when there is space.
 //!
-//! A write that failed may nevertheless have stored its changes. An operation may therefore be executed twice, and
-//! executing it twice must have the same result as executing it once.
+//! A write that failed may nevertheless have stored its changes. If the operation is then repeated, it is executed
+//! twice. Every operation must therefore have the same result whether it is executed once or twice.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

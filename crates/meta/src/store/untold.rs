@@ -1,6 +1,6 @@
 //! Notification for the audit log about a change that a principal has requested. The notification is prepared before
-//! the command is applied, and completed with the outcome afterwards. Changes that the cluster makes on its own are not
-//! reported.
+//! the command is applied, and completed with the outcome afterwards. A change that the cluster makes on its own has no
+//! principal, so it causes no notification.
 
 use firstseen_routing::ClusterId;
 
