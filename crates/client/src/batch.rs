@@ -56,9 +56,9 @@ impl Event<'_> {
     /// Sets the idempotency key of the event, so that the producer can safely submit the event again. The key can be
     /// derived, for example, from the partition and offset of a log.
     ///
-    /// Within the filter's retry horizon, every submission with the same key gets the same verdict, even if the
-    /// producer was restarted in between. A key must not be used for two different events. If that happens, the second
-    /// event is undecided ([`Reason::NameReused`](crate::Reason::NameReused)).
+    /// If a batch with this key is sent again within the filter's retry horizon, the producer gets the same verdict
+    /// again, even if it was restarted in between. Two different events must not have the same key. If that happens,
+    /// the second event is undecided ([`Reason::NameReused`](crate::Reason::NameReused)).
     ///
     /// ```
     /// # use firstseen_client::{Client, Event, SubmissionName, Verdict};
@@ -173,8 +173,9 @@ impl<'a> Batch<'a> {
     /// Sets the time at which each event occurred, in milliseconds since 1970.
     ///
     /// The list of times may be longer than the list of keys. The additional entries are the times of events that
-    /// follow this batch in the input. They help the filter to recognise wrong times: the filter accepts a time that is
-    /// far ahead of all earlier times only if later events, or the time of day, confirm it.
+    /// follow this batch in the input. With these times, the filter can recognise wrong times: if a single event is far
+    /// ahead of all earlier events, its time may be wrong. The filter accepts such a time only if later events, or the
+    /// time of day, confirm it.
     ///
     /// ```
     /// # use firstseen_client::{Batch, Client, Verdict};
@@ -210,11 +211,12 @@ impl<'a> Batch<'a> {
         Self { names, ..self }
     }
 
-    /// Sets a time to live for all events of the batch, which replaces the filter's window. The filter remembers an
-    /// event for at least the time to live, and for at most two units of its window longer.
+    /// Sets a time to live for all events of the batch, which replaces the filter's window. The filter remembers each
+    /// event for at least the time to live. It may remember an event for up to two units longer, where a unit is the
+    /// smallest time step of the filter's window.
     ///
-    /// The batch needs no list of event times, even if the events of the filter carry their own times. In that case,
-    /// the client computes the times of the events from [`Ttl::now_ms`].
+    /// The batch needs no list of event times, even if the filter requires that events carry their own times. If the
+    /// list is missing, the client uses [`Ttl::now_ms`] to compute the times of the events.
     ///
     /// The time to live applies only to events that are new. If the filter has already recorded an event, the expiry of
     /// that event does not change.

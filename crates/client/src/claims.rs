@@ -41,17 +41,19 @@ pub enum Confirming {
     Confirmed,
     /// The caller no longer holds the event, for the given reason.
     ///
-    /// If the caller has delivered the event, the reason [`Lost::Recorded`] means success. It can occur if the reply to
-    /// an earlier attempt was lost: the earlier attempt has recorded the event, and the retry finds it recorded.
+    /// For a caller that has delivered the event, the reason [`Lost::Recorded`] means success. It can occur if the
+    /// client has sent the confirmation twice. The first attempt has recorded the event, but its reply was lost. The
+    /// second attempt then finds that the event is already recorded.
     LeaseLost(Lost),
     /// The cluster could not decide. The caller can confirm again, or leave the event to the consumer that claims it
     /// after the lease has ended.
     Undecided(Reason),
 }
 
-/// Event that only the caller may deliver until the lease ends. Dropping this value queues a request that releases the
-/// event, so that another consumer can claim it. A program should call [`Client::flush`](crate::Client::flush) before
-/// it exits, because otherwise this request may never be sent.
+/// Claim on an event: until the lease ends, only the caller may deliver the event. Dropping this value releases the
+/// event, so that another consumer can claim it. The release is a request that waits in a queue. A program should
+/// therefore call [`Client::flush`](crate::Client::flush) before it exits, because otherwise the request may never be
+/// sent.
 #[derive(Debug)]
 pub struct Claim {
     /// Number of this grant. If an event is granted twice, the later grant has the greater fence.
@@ -61,9 +63,9 @@ pub struct Claim {
     is_released_by_drop: bool,
 }
 
-/// Event whose delivery the caller has begun. Dropping this value does not release the event, because the event may
-/// have been delivered already. The caller keeps the event until the lease ends. A restarted process can therefore
-/// still confirm the event with [`Filter::confirm_batch`].
+/// Event whose delivery the caller has begun. Because the event may have been delivered already, dropping this value
+/// does not release it for other consumers. The caller still holds the event until the lease ends. If its process is
+/// restarted, it can therefore still confirm the event with [`Filter::confirm_batch`].
 #[derive(Debug)]
 #[must_use = "another consumer delivers the event again unless the delivery is confirmed"]
 pub struct Delivery {
@@ -152,9 +154,10 @@ impl Drop for Claim {
 }
 
 impl Delivery {
-    /// Returns the remaining time of the lease, as measured by the caller's clock from the moment at which the client
-    /// first sent the claim. The result is shortened by one 64th of the whole lease as a safety margin, because the
-    /// clocks of the client and of the node may run at different speeds.
+    /// Returns the remaining time of the lease. The time is counted from the moment at which the client first sent the
+    /// claim, and it is measured with the client's clock. The clock of the node may run slightly faster, so the lease
+    /// could end earlier on the node. As a safety margin, the result is therefore shortened by one 64th of the whole
+    /// lease.
     ///
     /// ```
     /// # use firstseen_client::{Client, Claiming};
@@ -240,8 +243,9 @@ impl Held {
 impl Filter {
     /// Claims an event for at most the duration of `lease`.
     ///
-    /// If nodes are unreachable, the client retries for up to half of the lease, and after that the event is undecided.
-    /// If the nodes have no space for another claim, the event is undecided at once.
+    /// If nodes are unreachable, the client retries the claim for at most half of the lease, so that the caller can use
+    /// the other half. After that, the event is undecided. If the nodes have no space for another claim, the event is
+    /// undecided at once, because a retry would not help.
     ///
     /// A caller that drops the future before the answer arrives does not cancel the claim. If the claim is granted, it
     /// stays in force until its lease ends.
@@ -403,9 +407,9 @@ impl Filter {
 
     /// Confirms or releases claimed events, which the caller identifies by the fences of their claims.
     ///
-    /// If an administrator has altered the filter, several filters share its name, and each of them may have granted
-    /// some of the claims. The function therefore first sends the request to the filter that granted the oldest claim.
-    /// If that filter does not know some of the events, the function sends these events to the newer filters.
+    /// If an administrator has altered the filter, several filters have had its name, and each of them may have granted
+    /// some of the claims. The function sends all events to the filter that granted the oldest claim. Events that this
+    /// filter does not know are then sent to the next newer filter, and so on.
     async fn by_fences(
         &self,
         operation: Operation,

@@ -1,12 +1,12 @@
 //! Time of day of the client: the time of this machine or the time that a node has reported, whichever is later.
 //!
-//! The client uses the time of a node because the clock of the client's own machine may be behind. With such a clock,
-//! the correct time of an event that occurs now would look like a time in the future.
+//! The client does not rely on the clock of its own machine alone, because that clock may be slow. For example, an
+//! event that occurs now would seem to lie in the future if the clock were five minutes slow. The client therefore also
+//! uses the time of day that nodes report.
 //!
-//! To know the present time of a node, the client adds the time that has elapsed since the node's last report. It
-//! usually measures the elapsed time with the monotonic clock. However, the monotonic clock may stand still while the
-//! machine sleeps. If the machine's time of day has advanced further than the monotonic clock, the client therefore
-//! adds the advance of the time of day instead.
+//! A node's last report is a little old, so the client adds the time that has elapsed since then. It normally measures
+//! this time with the monotonic clock. This clock may stop while the machine sleeps. If the machine's time of day has
+//! advanced further than the monotonic clock, the client therefore adds the advance of the time of day instead.
 //!
 //! The time of day that the client uses is never earlier than the machine's own time.
 

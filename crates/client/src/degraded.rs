@@ -7,9 +7,10 @@
 pub struct Degraded {
     /// Number of these events.
     pub events: u64,
-    /// Expected number of false duplicates among these events, if all of the events were new. For each event, a node
-    /// estimates the probability of a false duplicate as fill^a. Here `fill` is the share of set cells in the filter,
-    /// and a is the number of the event's positions that the node could look up (Koloniari et al. 2011, section 3.2).
+    /// Number of these events that are expected to be false duplicates if all of the events were new. For each event, a
+    /// node estimates the probability of a false duplicate as `fill^a`. Here `fill` is the share of the filter's cells
+    /// that are set, and `a` is the number of the event's positions that the node could look up (Koloniari et al. 2011,
+    /// section 3.2).
     pub expected_false_positives: f64,
 }
 

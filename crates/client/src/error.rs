@@ -81,12 +81,12 @@ pub enum FilterError {
         /// Names of the places in the tree, one for each level of the tree.
         there: Vec<String>,
     },
-    /// The filter is part of a tree whose producers must each send their events to a leaf, but the client has no site
-    /// setting that assigns it to a leaf.
+    /// The filter belongs to a tree in which producers must send their events to a leaf, but no leaf is known for this
+    /// client. The client has no site setting that would assign it to a leaf.
     ///
-    /// The tree uses its leaves to confirm duplicates: if an upper level finds an event, the event counts as a
-    /// duplicate only if a leaf also knows it. If the client sent its events directly to an upper level, no leaf would
-    /// know them. The tree would then treat all duplicates of these events as false positives.
+    /// The leaves are needed because this tree checks duplicates: if an upper level finds an event, the event counts as
+    /// a duplicate only if a leaf knows it too. Events that a client sent directly to an upper level would be unknown
+    /// to all leaves. The tree would then wrongly call every repetition of such an event new.
     #[error(
         "the tree of filter `{name}` checks in the leaves what it finds above them, so every producer names a leaf; {}",
         filters_there(.leaves)
@@ -97,9 +97,9 @@ pub enum FilterError {
         /// Names of the leaves of the tree.
         leaves: Vec<String>,
     },
-    /// The filter extends the life of an event with every duplicate of the event, so its nodes must see all duplicates.
-    /// This client is configured to answer duplicates from its local memory (`local_bytes_max`), and the nodes would
-    /// not see those duplicates. The two settings therefore cannot be combined.
+    /// The client has a local memory (`local_bytes_max`) that this filter does not permit. The filter extends the life
+    /// of an event whenever a duplicate of the event arrives, so its nodes must see all duplicates. A local memory
+    /// would answer duplicates without the nodes.
     #[error(
         "filter `{name}` refreshes its window with every duplicate, so nodes must see them all: leave local_bytes_max out"
     )]

@@ -38,8 +38,8 @@ pub use firstseen_routing::Decision as Verdict;
 /// recorded the event.
 ///
 /// The handle stays valid when an administrator alters the filter. Calls after the alteration use the filter's new
-/// window and new secret. If a caller drops a future while the filter is being altered, the events of that call may not
-/// be submitted.
+/// window and new secret. There is one restriction: if the caller drops the future of a call while the filter is being
+/// altered, the events of this call may not be submitted.
 #[derive(Clone)]
 pub struct Filter {
     /// State of the filter at the time when it was opened. Filters that replaced this filter since then are reachable
@@ -66,17 +66,18 @@ pub struct FilterInfo<'a> {
     pub needs_times: bool,
     /// Longest lease that a claim may ask for. `None` means that events of this filter cannot be claimed.
     pub lease_max: Option<Duration>,
-    /// Range of filter ids whose claims this handle can confirm. The range contains the id of the current filter and
-    /// the ids of the filters that had the same name before an administrator altered the definition.
+    /// Range of filter ids whose claims this handle can confirm. When an administrator alters a filter, the altered
+    /// filter has the same name but a new id. The range contains the ids of the current filter and of earlier filters
+    /// with its name, because their claims may still be active.
     pub granted_by: RangeInclusive<FilterId>,
 }
 
 /// Health of a filter, and counts of the answers that this client has received from the filter so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterStatus {
-    /// Slices of the filter that cannot answer at the moment. While slices are missing, events that need them are
-    /// undecided with [`Reason::SlicesDown`]. The value also shows whether the missing slices can return, or whether
-    /// waiting for them is useless.
+    /// Slices of the filter that cannot answer at the moment. Events that need one of these slices are undecided with
+    /// [`Reason::SlicesDown`]. The value distinguishes slices that may return from slices that have lost their data,
+    /// for which it is useless to wait.
     pub missing: MissingSlices,
     /// Names of the nodes that own slices of this filter and are marked down in the cluster map. Calls that need these
     /// slices wait until the nodes return.
@@ -84,8 +85,9 @@ pub struct FilterStatus {
     /// Number of events that were judged by fewer slices than usual, because nodes are down or have lost their data.
     /// With fewer slices, false duplicates are more frequent.
     pub degraded: Degraded,
-    /// Number of this client's duplicates that each level of the filter's tree has recognised. The first entry is for
-    /// the root. All entries are 0 if the filter is not part of a tree.
+    /// Number of duplicates that each level of the filter's tree has recognised, counting only events of this client.
+    /// The first entry is for the root, the second entry is for the level below it, and so on. All entries are 0 if the
+    /// filter is in no tree.
     pub level_hits: [u64; TREE_LEVELS_MAX],
     /// Number of duplicates that this client has recognised from its local memory, without asking a node
     /// ([`ConnectOptions::local_bytes_max`]).
@@ -398,11 +400,12 @@ impl Filter {
         Ok(answered.answers.into_iter().map(|answer| answer.decision).collect())
     }
 
-    /// Sends many events to the filter `first` and returns the answers. If `first` has been altered and does not know
-    /// some of the events, the client sends these events to the filter that replaced `first`.
+    /// Sends many events to the filter `first` and returns the answers. If an administrator has altered `first`, a
+    /// newer filter has replaced it. Events that `first` does not know are then sent to the newer filter.
     ///
-    /// If the operation claims events, the result also tells who holds each event. If the operation confirms or
-    /// releases events, `fences` has one entry for each event.
+    /// The operation determines two details. If it claims events, each answer also tells who holds the event. If it
+    /// confirms or releases events, the caller must pass one fence for each event in `fences`. A fence is the number of
+    /// the grant that the claim was based on.
     pub(crate) async fn ask(
         &self,
         first: &Arc<FilterCore>,

@@ -1,9 +1,9 @@
 //! Chain of filters that replaced each other under one name. When an administrator alters a filter, a new filter takes
-//! over the name, and the old filter continues to exist until its events have expired. Until then a call queries both
-//! filters, the older one first.
+//! over the name. The old filter continues to exist until its events have expired, so that their duplicates are still
+//! recognised. During this time, a call queries both filters, the old one first.
 //!
-//! The older of two filters in a chain still recognises the events that it has recorded, but it records no new events.
-//! The newer filter records all other events. The client handles this transition, so a program does not notice that two
+//! The old filter still recognises the events that it has recorded, but it records no new events. All new events are
+//! recorded by the new filter. The client queries the two filters on its own, so a program does not notice that two
 //! filters share the name.
 //!
 //! A call queries a filter of the chain only if the preceding filter does not know the event or no longer exists. Most
@@ -81,8 +81,9 @@ impl<Filter> FilterHistory<Filter> {
         let _ = self.next.set(next);
     }
 
-    /// Returns the filter at the root of the tree, which handles all claims of the tree. Returns `None` if this filter
-    /// is in no tree, is itself the root, or does not allow claims.
+    /// Returns the root filter of this filter's tree, which handles all claims of the tree. Returns `None` if claims
+    /// need no other filter: this filter is in no tree, or it is the root itself. Also returns `None` if this filter
+    /// does not allow claims.
     pub(crate) fn root(&self) -> Option<&Arc<Filter>> {
         self.root.get()
     }

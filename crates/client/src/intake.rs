@@ -258,9 +258,9 @@ impl FilterCore {
         self.local.as_ref().map_or(0, |local| lock(local).hits())
     }
 
-    /// Returns the tick at which the client's local memory places an event on its timeline. If the nodes of this filter
-    /// stamp events on arrival, the client computes the tick from the current time. If events carry their own times,
-    /// the function returns `tick` unchanged.
+    /// Converts the tick of an event to a tick for the client's local memory. If events carry their own times, `tick`
+    /// already expresses the time of the event and is returned unchanged. If the nodes of this filter stamp events on
+    /// arrival, the event has no time yet, so the client computes the tick from the current time.
     pub(crate) fn local_tick(&self, tick: Tick) -> Tick {
         self.local.as_ref().map_or(tick, |local| lock(local).tick(tick, || self.core.present().wall_ms()))
     }
@@ -300,9 +300,9 @@ impl FilterCore {
         }
     }
 
-    /// Advances the filter's clock to `clock_ms`, which is the reading of another clock. If `clock_ms` is `None`, the
-    /// filter's clock does not change. Returns the time unit that the filter's clock shows afterwards, or `None` if
-    /// this client has no clock for the filter.
+    /// Advances this client's clock of the filter to `clock_ms`, a time that was read from another clock, for example
+    /// from the clock of a node. If `clock_ms` is `None`, the clock does not change. Returns the time unit that the
+    /// clock shows afterwards, or `None` if this client has no clock for the filter.
     pub(crate) fn catch_up(&self, clock_ms: Option<u64>) -> Option<UnitNumber> {
         let mut intake = lock(&self.intake);
         let clock = intake.clock.as_mut()?;

@@ -1,7 +1,8 @@
 //! Client inside a node, which sends events from one level of a tree of filters to the level above or below.
 //!
-//! The client of a producer computes the positions of an event from its key. A node never receives the keys, so this
-//! client works with the positions alone. It gives events the same guarantees as the client of a producer does.
+//! A node knows only the positions of an event, because producers compute the positions from the key and never send the
+//! key. Unlike the client of a producer, this client therefore works without keys. In all other respects, it gives
+//! events the same guarantees.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -55,9 +55,9 @@ pub struct ConnectOptions {
     /// Maximum number of batches of one filter that one node may leave unanswered (default 16). A node can impose a
     /// lower limit.
     pub inflight_batches_max: u32,
-    /// Number of unanswered batches to one node at which the client stops sending small batches (default 2). When a
-    /// filter has this number of batches in flight to a node, the client collects further events until they fill a
-    /// batch. Full batches improve the throughput of a busy node.
+    /// Number of batches in flight at which the client stops sending small batches (default 2). When a filter has this
+    /// number of unanswered batches at a node, the node is busy. The client then collects further events until they
+    /// fill a batch, because a busy node processes full batches more efficiently.
     pub gathering_batches_max: u32,
     /// Maximum number of events in a batch (default 2,048). A node can impose a lower limit.
     pub batch_events_max: u32,

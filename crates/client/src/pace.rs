@@ -18,9 +18,9 @@ use firstseen_routing::SlicedDefinition;
 
 /// Tracks the time span of a filter's events that are in flight, and determines which events may be sent.
 ///
-/// Some filters need no limit: if a filter is in no tree and its slices share no events, each event visits only one
-/// slice. It then does not matter if the clocks of different slices diverge, so the tracker never delays an event of
-/// such a filter.
+/// Some filters need no limit. If a filter is in no tree and its slices share no events, each event visits only one
+/// slice, so it meets only one clock. Differences between the clocks of different slices then do not matter, and the
+/// tracker never delays an event of such a filter.
 pub(crate) struct Pace {
     skew_units_max: Option<u64>,
     /// Reading of the clock at the first event of each batch in flight.
@@ -28,9 +28,9 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Creates the tracker for a filter. `has_flights` states whether an event visits several slices or several levels
-    /// of a tree. `has_clock` states whether events carry their own times. The tracker delays events only if both are
-    /// true, because only then can the clocks of the slices diverge.
+    /// Creates the tracker for a filter. Events are delayed only if two conditions are met. `has_clock` must be `true`,
+    /// which means that events carry their own times and advance the clocks of slices. `has_flights` must also be
+    /// `true`, which means that an event visits several slices or several levels of a tree, whose clocks can differ.
     pub(crate) fn of(definition: &SlicedDefinition, has_flights: bool, has_clock: bool) -> Self {
         let is_paced = has_clock && has_flights;
         let skew_units_max = is_paced.then_some(definition.group.rule.lateness_units / 2);

@@ -15,8 +15,9 @@ use crate::call::{Answer, Caller, Callers};
 
 /// Maximum difference between the deadlines of the events in one batch.
 ///
-/// All events of a batch share one deadline, which is the earliest deadline of its events. An event with a much later
-/// deadline would be abandoned too early in such a batch, so the queue puts this event into another batch.
+/// All events of a batch share one deadline. It is the earliest of their deadlines, so that no event is answered too
+/// late. An event whose own deadline is much later would be given up too early in such a batch. The queue therefore
+/// puts this event into another batch.
 const DEADLINE_SPREAD: Duration = Duration::from_millis(100);
 
 /// Event that waits for its batch.
@@ -47,16 +48,16 @@ pub(crate) struct WhenRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) operation: Operation,
-    /// Time to live that nodes must apply to the events that they record. The value is `None` in two cases: the events
-    /// have no time to live, so the filter's window applies, or the client has already expressed the time to live by
-    /// submitting the events with earlier times.
+    /// Time to live that nodes must apply to the events that they record. `None` means that nodes apply no time to
+    /// live. There are two such cases: the events have none, so the filter's window applies, or the client has already
+    /// expressed it by submitting the events with earlier times.
     pub(crate) ttl_ms: Option<u64>,
     pub(crate) deadline: Instant,
 }
 
-/// Events of one part of a call. The lists `names` and `fences` either are empty or have one entry for each event. The
-/// list `times_ms` can be longer, because it may continue with the times of events that belong to later parts of the
-/// call.
+/// Events of one part of a call. A large call is divided into several parts. The lists `names` and `fences` are either
+/// empty or have one entry for each event of this part. The list `times_ms` can be longer, because it may continue with
+/// the times of events in later parts of the call.
 #[derive(Clone, Copy)]
 pub(crate) struct Events<'a> {
     pub(crate) digests: &'a [Digest],

@@ -29,9 +29,9 @@ use crate::watch::complaint;
 /// Time that a node has to learn about a new filter. A node whose cluster map is slightly old may not know the filter
 /// yet.
 const FILTER_APPEARS_WITHIN: Duration = Duration::from_millis(300);
-/// Time that the registry waits for an answer before it asks an additional node. The registry continues to wait for the
-/// nodes that it asked before. This limit ensures that a single node that is stopped or has a slow disk cannot use up
-/// the whole deadline of a call.
+/// Time that the registry waits for an answer before it asks an additional node. It continues to wait for the nodes
+/// that it asked before, and uses the first answer. Without the additional node, a single node that is stopped or has a
+/// slow disk could use up the whole deadline of a call.
 const HEDGE_DELAY: Duration = Duration::from_millis(500);
 /// Maximum number of nodes that are asked at the same time.
 const AWAITED_MAX: usize = 8;

@@ -86,9 +86,10 @@ impl RetryState {
         self.may_have_recorded
     }
 
-    /// Notes that a node refused the batch, and returns the next step. The step depends on whether the client or the
-    /// node has the older cluster map. `routed_by` is the version of the map by which the client chose the node, and
-    /// `map_version` is the version of the node's own map.
+    /// Notes that a node refused the batch, and returns the next step. Often, the node refuses the batch because the
+    /// client and the node have different versions of the cluster map. If the client's version is older, it must
+    /// receive the newer map before it retries. If the node's version is older, the client only waits. `routed_by` is
+    /// the client's version, by which it chose the node, and `map_version` is the node's version.
     pub(crate) fn refused(
         &mut self,
         reason: Reason,

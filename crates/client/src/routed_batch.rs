@@ -296,13 +296,13 @@ impl RoutedBatch {
 
     /// Splits the batch into parts, each with a single head node (the node that decides its events).
     ///
-    /// The events of the batch for one slice group form a run. If all events of a run have the same head node, the run
-    /// keeps its sequence number, by which the node recognises a retry. Otherwise the run is divided among the head
-    /// nodes, and its parts get new sequence numbers.
+    /// The events of the batch for one slice group form a run, and each run has a sequence number, by which a node
+    /// recognises a retry. If all events of a run have the same head node, the run keeps its number. Otherwise the run
+    /// is divided among the head nodes. Each part is then a different set of events, so it gets a new number.
     ///
-    /// A part of a divided run may contain events that an earlier attempt has recorded. Nodes cannot recognise a retry
-    /// of these events, because the sequence number is new. The function therefore answers such events as undecided and
-    /// does not send them again.
+    /// A new sequence number is a problem for events that an earlier attempt may have recorded. The node cannot
+    /// recognise the retry, and would call such an event a duplicate of itself. The function therefore answers these
+    /// events as undecided and does not send them again.
     pub(crate) fn split(mut self, heads: &Heads<'_>) -> Vec<(NodeId, Self)> {
         let heads: Vec<(usize, Option<NodeId>)> = self.heads_of_events(heads).collect();
         let mut shares: Vec<Share> = Vec::new();
@@ -415,8 +415,8 @@ impl RoutedBatch {
         lost.is_some_and(|(_, events)| events.len() == self.awaited())
     }
 
-    /// Answers the events that need slices whose cells are lost for good, because no wait can bring these cells back.
-    /// The function considers only events for which `is_down` returns `true`. All other events stay in the batch.
+    /// Answers the events that can never be decided, because they need slices whose cells are lost for good. The
+    /// function considers only events for which `is_down` returns `true`. All other events stay in the batch.
     pub(crate) fn answer_unrecoverable(&mut self, is_down: impl Fn(usize) -> bool) {
         let vain = self.unrecoverable_events(is_down);
         let answer = Answer::undecided(self.tries.reason_for_callers(Reason::SlicesDown));

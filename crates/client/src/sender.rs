@@ -43,9 +43,9 @@ struct Waiting {
 
 enum Due {
     At(Instant),
-    /// The batch is retried at the given time, or as soon as the client has a cluster map newer than the given version.
-    /// A newer map may show that the missing slices are gone for good, and the batch then does not have to wait for
-    /// them.
+    /// The batch is retried at the given time. It is retried earlier if the client receives a cluster map newer than
+    /// the given version, because that map may show that the missing slices are gone for good. In that case, it would
+    /// be useless to wait for them any longer.
     AtOrAfter(Instant, u64),
     /// When the cluster map reaches this version.
     Map(u64),
@@ -86,9 +86,9 @@ struct NodeSender {
 #[expect(clippy::large_enum_variant, reason = "nearly all slots are awaited, and a stream has few")]
 enum Slot {
     Awaited(RoutedBatch),
-    /// Batch that had no reply by its deadline, so its callers have been answered as undecided. The node still owes a
-    /// reply to this batch. Until the reply arrives, the batch counts as in flight, both for the stream's limit and for
-    /// the filter's.
+    /// Batch whose deadline has passed without a reply. Its callers have been told that their events are undecided, but
+    /// the reply may still arrive. Until then, the batch counts as in flight, because the node may still be working on
+    /// it. It is included in both limits on batches in flight: that of the stream and that of the filter.
     Abandoned {
         _ticket: Option<Arc<SubqueueTicket>>,
         since: Instant,
@@ -418,8 +418,9 @@ impl NodeSender {
         });
     }
 
-    /// Determines the next step for a batch to which a node replied `reason`. If the batch needs slices that can never
-    /// return, the function first answers the events that need them, because waiting for these slices is useless.
+    /// Determines the next step for a batch to which a node replied `reason`. The batch may need slices that can never
+    /// return. Because it is useless to wait for these slices, the function first answers the events that need them.
+    /// The next step then concerns only the remaining events.
     ///
     /// `map_version` is the version of the node's cluster map. `is_down` returns whether an event needs slices that are
     /// down.
@@ -525,8 +526,9 @@ fn apply_early_duplicates(message: &proto::Found, unanswered: &mut Unanswered) {
 }
 
 /// Returns the time for which a batch may be retried, in milliseconds. Usually this is the time for which nodes
-/// remember its idempotency key, because they would not recognise a later retry. A batch of claims is retried for at
-/// most half of its lease, so that the caller can use the other half.
+/// remember the idempotency key of the batch. After that time, a node would no longer recognise a retry, and would
+/// treat it as a new batch. A batch of claims is retried for at most half of its lease, so that the caller can use the
+/// other half.
 fn retry_ms(piece: &RoutedBatch) -> u64 {
     let horizon_ms = u64::from(piece.filter.record().policies.retry_horizon_ms);
     match piece.operation {
@@ -536,10 +538,11 @@ fn retry_ms(piece: &RoutedBatch) -> u64 {
 }
 
 /// Returns the reason for which a batch should be retried, or `None` if a retry is useless. The events of a batch can
-/// have different reasons. In that case, the function prefers other reasons over an outage.
+/// have different reasons. The function returns an outage, for example slices that are down, only if no event has
+/// another reason for a retry.
 ///
-/// Claims that were refused for lack of space are not retried. Only confirmations of earlier claims free space, and a
-/// caller cannot send these confirmations while it waits for this call.
+/// A claim that was refused for lack of space is not retried, because waiting would not help. Space becomes free when
+/// the caller confirms earlier claims, but the caller cannot confirm them while it waits for this call.
 fn retry_reason(decisions: &[Decision], operation: Operation) -> Option<Reason> {
     let is_claim = matches!(operation, Operation::Claim { .. });
     let mut outage = None;

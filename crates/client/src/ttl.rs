@@ -1,8 +1,8 @@
 //! Time to live: remembers an event for a shorter time than its filter's window.
 //!
-//! A filter remembers an event for at least the event's time to live, and for at most two units of the filter's window
-//! longer. If a filter cannot apply a time to live ([`firstseen_filter::TtlError`]), the client returns an error before
-//! it sends anything.
+//! A filter remembers an event for at least the event's time to live. It may remember the event for up to two units
+//! longer, where a unit is the smallest time step of the filter's window. Some filters cannot apply a time to live
+//! ([`firstseen_filter::TtlError`]). In that case, the client returns an error before it sends anything.
 
 use firstseen_filter::{Unit, UnitNumber};
 use firstseen_routing::rules::Rule;
@@ -21,9 +21,11 @@ pub(crate) struct CountedTtl {
 }
 
 impl FilterCore {
-    /// Returns how this filter applies a time to live. In a filter whose events carry their own times and never arrive
-    /// late, the client submits an event with an earlier time, so that the event expires earlier. In all other filters,
-    /// the nodes apply the time to live, counted from the moment at which they stamp the event.
+    /// Returns how this filter applies a time to live. There are two ways:
+    ///
+    /// - If events carry their own times and never arrive late, the client submits the event with an earlier time, so
+    ///   that it leaves the filter's window earlier.
+    /// - In all other filters, the nodes apply the time to live. It begins when a node stamps the event.
     ///
     /// # Errors
     /// Returns [`CallError::Ttl`] if the filter cannot remember an event for this time.
@@ -53,12 +55,13 @@ impl FilterCore {
         self.unit_of_ttl(ttl_ms, UnitNumber::LAST).map(drop)
     }
 
-    /// Returns one event time that expresses the time to live for all filters of a chain, if such a time may be used.
-    /// Usually the result is `None`, because the windows of the filters can differ, so the client must compute a
-    /// separate time for each filter.
+    /// Returns one event time that expresses the time to live in all filters of a chain, or `None` if each filter needs
+    /// a time of its own. The result is usually `None`: the filters of a chain can have different windows, so the same
+    /// time would express a different time to live in each of them.
     ///
-    /// A common time is returned only in a simulation that has switched off the rule [`Rule::CountsTtlByEachWindow`].
-    /// Such a simulation shows that the tests find the resulting errors.
+    /// Only simulations use a common time, and only if they have switched off the rule [`Rule::CountsTtlByEachWindow`].
+    /// Without this rule, events are remembered for a wrong time. Such a simulation checks that the tests detect this
+    /// error.
     ///
     /// # Errors
     /// Returns the same errors as [`Self::count_ttl`].

@@ -23,9 +23,9 @@ use crate::error::SeedMismatch;
 use crate::retry::Jitter;
 use crate::shared::Core;
 
-/// Maximum time for which the client follows a node whose cluster map is older than a map that another node has
-/// reported. After this time the client follows a different node, because the lagging node may be cut off from the
-/// cluster.
+/// Maximum time for which the client follows a node that has an outdated cluster map. The client knows that a map is
+/// outdated if another node has reported a newer version. After this time, it follows a different node, because the
+/// lagging node may be cut off from the cluster.
 const LAG_MAX: Duration = Duration::from_millis(500);
 /// Minimum time for which the client retries a node that denies access. A right that was granted a moment ago may not
 /// have reached the node yet, so the first denial is not final.
@@ -148,10 +148,10 @@ impl Watcher {
         }
     }
 
-    /// Determines the cause of a failure from a gRPC status. If this client has not received a cluster map yet, the
-    /// cause may be a wrong setting. In that case, the function opens another connection to the address and examines
-    /// what answers there. Once the client has received a map, its settings are known to be right, so the function
-    /// opens no connection.
+    /// Determines the cause of a failure from a gRPC status. Before the client has received its first cluster map, its
+    /// settings may be wrong, for example the address or the TLS settings. The function then opens another connection
+    /// to the address and examines what answers there. Later failures have other causes, so the function opens no
+    /// connection for them.
     async fn failure(&self, Candidate { address, node_name }: &Candidate, status: &tonic::Status) -> Failure {
         if ErrorKind::from(status) == ErrorKind::Unsupported {
             return Mismatch::OtherService.into();

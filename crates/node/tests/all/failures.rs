@@ -1,6 +1,7 @@
-//! Tests a vertically sliced filter that has lost eight of its forty slices. Such a filter can still answer lookups,
-//! with a threshold for the number of remaining positions that must be set. For every threshold, the measured error
-//! rates must match the formula of Koloniari et al. 2011, section 3.2.
+//! Tests a vertically sliced filter that has lost eight of its forty slices. Some positions of an event can then no
+//! longer be tested. The filter can still answer lookups if a threshold says how many of the remaining positions must
+//! be set for a duplicate. For every threshold, the measured error rates must match the formula of Koloniari et al.
+//! 2011, section 3.2.
 
 use firstseen_client::{Batch, Client, ConnectOptions, Filter, Verdict};
 use firstseen_filter::rates::band;

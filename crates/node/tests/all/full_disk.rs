@@ -1,8 +1,11 @@
 //! Tests of a full disk that holds the journal and the consensus log.
 //!
-//! The following sequence used to end a node. The disk of the node is full, so the node rejects events of durable
-//! filters, as intended. Meanwhile, the cluster map continues to change. After about fifteen changes, the consensus
-//! database finds no room on the disk, the consensus fails, and the node ends.
+//! In earlier versions, a full disk could end a node in the following way:
+//!
+//! - The disk of the node was full, so the node rejected events of durable filters, as intended.
+//! - Meanwhile, the cluster map continued to change, and the consensus database stored each change on the same disk.
+//! - After about fifteen changes, the consensus database found no room on the disk. The consensus failed, and the node
+//!   ended.
 //!
 //! To prevent this, disk space is now reserved for the consensus database, and the journal does not use it. Changes of
 //! the cluster map that can wait are rejected with an error that names the node with the full disk. If another program

@@ -2,12 +2,13 @@
 //! with separate connections to different nodes, and all of them submit the same events. For every event, one producer
 //! must receive the verdict first-seen, and all other producers must receive duplicate.
 //!
-//! The result depends on the single-flight rule: while an event is being decided, further submissions of the same event
-//! wait for that decision. Without the rule, several producers can receive first-seen.
+//! This result depends on the single-flight rule. The rule says that while a node decides an event, further submissions
+//! of the same event wait for that decision. Without the rule, two producers that submit a new event at the same time
+//! could both receive first-seen.
 //!
-//! Two other tests switch this rule off and show that the same workload then fails:
-//! `crates/routing/tests/all/one_winner.rs` and `crates/sim/tests/all/seeds.rs`. They also test a related rule, which
-//! says that the decision of an event is complete only when all cells of the event are set.
+//! Other tests prove that the rule is necessary: they run the same workload without the rule, and expect it to fail.
+//! These tests are `crates/routing/tests/all/one_winner.rs` and `crates/sim/tests/all/seeds.rs`. In the same way, they
+//! test a related rule, which says that the decision of an event is complete only when all cells of the event are set.
 
 use crate::common::cluster::TestCluster;
 use firstseen_client::{Filter, Verdict};

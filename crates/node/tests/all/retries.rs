@@ -107,10 +107,11 @@ async fn a_producer_that_starts_anew_and_names_its_submissions_gets_the_first_ve
 }
 
 /// Tests producers that use the offsets of a topic as idempotency keys. In the test, the topic is deleted and created
-/// again within the retry horizon, so the same partitions and offsets then contain other events.
+/// again while nodes still remember the keys of the old topic (within the retry horizon). The new topic has the same
+/// partitions and offsets, so its events have the same idempotency keys as other, earlier events.
 ///
-/// None of these new events may receive the verdict of the earlier event with the same offset. If a new event were
-/// wrongly called a duplicate, the producer would drop it, and the event would be lost.
+/// A node must not take a new event for a retry of the earlier event with the same key, and repeat the earlier verdict.
+/// If a new event were wrongly called a duplicate, the producer would drop it, and the event would be lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_that_is_made_anew_loses_no_events_silently() {
     const EVENTS: u64 = 1000;

@@ -3,17 +3,17 @@
 //! the kind supports. The filters are so small that false positives occur, and both sides must report the same false
 //! positives.
 //!
-//! The comparison is exact because the test sends one event at a time. If several slices share the events of a filter,
-//! the test also uses safe replies, which a node sends when all cells of the event are set. Early replies would arrive
-//! while some cells are still being set. The cluster could then test the next event too early, and miss a false
-//! positive that the engine reports.
+//! An exact comparison is possible because the test sends one event at a time, and because all cells of an event are
+//! set before the next event is sent. If several slices share the events of a filter, a node can reply early, while
+//! some cells are still being set. The cluster could then test the next event too early, and miss a false positive that
+//! the engine reports. The test therefore uses safe replies, which a node sends only when all cells are set.
 //!
 //! Early replies are compared in a separate test with many batches in flight. The filters of that test are so large
 //! that no false positives occur.
 //!
-//! The quick run of the test compares a few hundred events of one log for each filter. The long run compares the first
-//! thousands of events of each log. A third run, `whole_logs`, compares all events and must be started by name: `cargo
-//! test -p firstseen-node --release --test all whole_logs -- --ignored`.
+//! The test can run in three lengths. The quick run compares a few hundred events of one log for each filter. The long
+//! run compares the first thousands of events of each log. The third run, `whole_logs`, compares all events. It must be
+//! started by name: `cargo test -p firstseen-node --release --test all whole_logs -- --ignored`.
 
 use std::collections::HashSet;
 use std::sync::Arc;

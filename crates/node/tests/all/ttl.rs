@@ -162,9 +162,8 @@ async fn what_cannot_be_promised_is_refused() {
 /// Alters a filter with the request that the command `firstseen filter alter` sends, and waits for the reply of the
 /// node.
 ///
-/// The node replaces the filter with a successor that has the new definition. A producer that has opened the filter
-/// before the call then asks two filters about each event: the predecessor, which knows the earlier events, and the
-/// successor.
+/// The node replaces the filter with a successor, which has the new definition. The predecessor still knows the earlier
+/// events. A producer that has opened the filter before the alteration therefore asks both filters about each event.
 async fn alter(node: &TestNode, filter: &Filter, change: impl FnOnce(&mut FilterSpec)) {
     let request = admin::AlterFilterRequest {
         command_id: vec![7; 16].into(),
@@ -192,12 +191,14 @@ fn second(seconds: u64) -> u64 {
     BEGIN_MS + 1_000 * seconds
 }
 
-/// Regression test for two errors with keys that have their own time to live, in a filter whose window is being
-/// altered. An altered filter queries its predecessor, which still has the old window.
+/// Regression test for two errors that occurred while the window of a filter was being altered. During an alteration, a
+/// successor has the new window, and its predecessor with the old window is still queried. Both errors concern keys
+/// with a time to live of their own.
 ///
-/// The first error occurred when a window was altered from 1 h to 48 h. The time of a key was computed for the new
-/// window, and the same time was also used to query the predecessor. By its own window, the predecessor considered the
-/// key too old, so even a known key was left undecided (`Late`).
+/// The first error occurred when a window of 1 h was altered to 48 h. The producer expressed the time to live by
+/// sending a key with an earlier time, which it computed for the window of 48 h. It then sent the same time to the
+/// predecessor. In the predecessor's window of 1 h, this time was too old, so even a known key was left undecided
+/// (`Late`).
 ///
 /// The second error occurred when a window of 2 min was altered. A key with a time to live of 5 s was then remembered
 /// for 125 s.

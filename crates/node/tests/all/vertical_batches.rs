@@ -12,8 +12,9 @@ use firstseen_routing::{FilterPolicies, Lookup, SlicedDefinition};
 const KEYS: u64 = 12_000;
 const CELLS: u64 = 60_000;
 const HASHES: u32 = 4;
-/// Number of events between the first occurrence of a key and its repetition. The distance is short, so most
-/// repetitions are in the same batch as the first occurrence, or in a batch that is in flight at the same time.
+/// Number of events between the first occurrence of a key and its repetition. The distance is shorter than a batch.
+/// Most repetitions are therefore in the same batch as the first occurrence, and the others are in a batch that is in
+/// flight at the same time.
 const REPEAT_AFTER: usize = 150;
 const BATCH_EVENTS: u32 = 256;
 const CONFIDENCE: f64 = 1.0 - 1e-6;

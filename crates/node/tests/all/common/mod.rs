@@ -403,9 +403,11 @@ impl Hashing {
         self.prober.shape()
     }
 
-    /// Divides events into one batch for each head node. The batch of a node contains the events that this node
-    /// decides, and nodes that decide none of the events get no batch. The result is ordered by node. Each element
-    /// consists of the node, the indexes that the batch's events have in `events`, and the batch.
+    /// Divides events into batches, one for each head node (the node that decides an event). Each batch contains the
+    /// events that its node decides. Nodes that decide none of the events get no batch.
+    ///
+    /// The result is ordered by node. Each element contains the node, the indexes in `events` of the events in the
+    /// batch, and the batch itself.
     pub fn batches(&self, sequence: u64, events: &[&str]) -> Vec<(NodeId, Vec<usize>, Batch)> {
         let mut heads: std::collections::BTreeMap<NodeId, std::collections::BTreeMap<u32, (Probes, Vec<usize>)>> =
             std::collections::BTreeMap::new();

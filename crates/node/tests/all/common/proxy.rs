@@ -1,6 +1,6 @@
 //! Proxies between a client and its nodes, for tests of retries. A proxy records all data that it forwards. A test can
-//! also make a proxy lose the replies of a node. Such a proxy forwards all data of the client, but after a configured
-//! number of bytes from the client, it drops the data that the node sends.
+//! also make a proxy lose the replies of a node. Such a proxy forwards everything that the client sends. When the
+//! client has sent a configured number of bytes, the proxy begins to drop what the node sends.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
