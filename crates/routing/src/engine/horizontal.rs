@@ -1,6 +1,6 @@
-//! Engine for slices that share no events. It divides a batch over the slices, and returns the answers in the order of
-//! the batch. Each slice receives its events in that order too, so the answers are the same as if the events were
-//! processed one after the other.
+//! Engine for filters in which each event belongs to exactly one slice. It divides a batch over the slices, and returns
+//! the answers in the order of the batch. Each slice processes its events in that order too. The answers are therefore
+//! the same as if the events of the batch were processed one after the other.
 //!
 //! If the filter has only one slice, and all events of a batch have a place in the window, the slice processes the
 //! batch without copying it.

@@ -47,9 +47,9 @@ pub(crate) trait TakesParts {
         self.part_owner(slice).ok_or(NOT_HERE)?.lacks_cells(run)
     }
 
-    /// Compares a run of cells with the slice of this node, like [`Self::lacks`], and returns whether the slice lacks
-    /// some of the cells. If `is_put` is [`IsPut::Put`], the function also adds the missing cells to the slice, and
-    /// calls `keep` to write them to the journal.
+    /// Returns whether the slice of this node lacks some cells of a run, like [`Self::lacks`]. If `is_put` is
+    /// [`IsPut::Put`], the function also adds the missing cells to the slice. It then calls `keep`, which writes them
+    /// to the journal.
     fn mend(&mut self, slice: u32, run: &CellRun, is_put: IsPut, keep: impl FnOnce(Entry)) -> Result<bool, PartError> {
         if is_put == IsPut::Not {
             return self.lacks(slice, run);

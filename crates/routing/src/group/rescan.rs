@@ -2,13 +2,14 @@
 //! other in turn. If one copy has a cell that another copy lacks, the cell is added to the other copy. Such a
 //! difference appears, for example, when a recording was abandoned half-way.
 //!
-//! A difference between two copies is checked twice, because the request that sets the missing cells may still be in
-//! transit during the first check. If the second check still finds the difference, the missing cells are scheduled to
-//! be added.
+//! A difference between two copies is checked twice. During the first check, the request that sets the missing cells
+//! may still be on its way to the copy that lacks them, so the difference may disappear without any action. Only cells
+//! that are still missing at the second check are scheduled to be added.
 //!
-//! Missing cells are added to a copy only after the retry horizon, when the submissions that may have set these cells
-//! on another copy can no longer be retried. If the cells were added earlier, a retry could find the cells of its own
-//! first attempt, and would be called a duplicate of itself.
+//! Missing cells are not added to a copy immediately. A producer may still retry the submission that set these cells on
+//! the other copy. If the cells were added first, the retry would find the cells of its own first attempt, and would be
+//! called a duplicate of itself. The cells are therefore added only after the retry horizon, when no such retry can
+//! arrive any more.
 //!
 //! # Guarantees
 //!
@@ -23,8 +24,8 @@ use firstseen_filter::{CellRun, PartError, Unit, UnitNumber, WindowRule};
 use crate::ids::NodeId;
 use crate::protocol::{AskCells, CellParts, CellPlace, MonotonicMs};
 
-/// Minimum and maximum time between two comparisons of all slices, in milliseconds. The time is derived from the length
-/// of the window. If the window is not measured in time, the maximum is used.
+/// Minimum and maximum time between two comparisons of all slices, in milliseconds. If the window is measured in time,
+/// the comparisons run twice per window, within these limits. Otherwise they run at intervals of the maximum.
 const EVERY_MS_MIN: u64 = 1_000;
 const EVERY_MS_MAX: u64 = 12 * 3_600_000;
 /// Number of different start times. Groups begin their comparisons at different times to spread the load.
@@ -86,9 +87,9 @@ pub(crate) enum IsPut {
 }
 
 impl Rescan {
-    /// Creates the schedule for the comparisons of slice group `group`. Cells that were found missing are added only
-    /// after the retry horizon of `horizon_ms` milliseconds. `every_ms` sets the interval between comparisons in tests.
-    /// `None` derives the interval from the window.
+    /// Creates the schedule for the comparisons of slice group `group`. `horizon_ms` is the retry horizon in
+    /// milliseconds. Cells that were found missing are added only after that time. `every_ms` is the interval between
+    /// two comparisons, which only tests set. If it is `None`, the interval is derived from the window.
     pub(crate) fn new(rule: &WindowRule, unit: &Unit, group: u32, horizon_ms: u64, every_ms: Option<u64>) -> Self {
         let window_ms = match unit {
             Unit::Milliseconds(unit_ms) => rule.span_units.saturating_mul(*unit_ms),
@@ -109,9 +110,10 @@ impl Rescan {
         }
     }
 
-    /// Returns the next request for cells to compare, together with the node that receives the request. Returns `None`
-    /// if it is too early for a request. `sources` lists each complete slice of this node with every other node that
-    /// has a complete copy of it, sorted by slice. `unit` is the greatest time unit that this node has seen.
+    /// Returns the next request for cells to compare, together with the node to which it must be sent. Returns `None`
+    /// if it is too early for a request. `sources` contains a pair for each complete slice of this node and each other
+    /// node with a complete copy of that slice, sorted by slice. `unit` is the greatest unit of the window that this
+    /// node has seen.
     pub(crate) fn ask(
         &mut self,
         sources: impl Iterator<Item = (u32, NodeId)>,

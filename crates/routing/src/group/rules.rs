@@ -1,6 +1,6 @@
-//! Names for the rules on which the guarantees of the system rest. A test can switch off one rule at a time and then
-//! must detect a violation of a guarantee. This shows that the rule is necessary and that the test can detect
-//! violations.
+//! Names of the rules on which the guarantees of the system rest. A test can switch off a single rule, and must then
+//! detect that a guarantee is violated. If it does, this shows two things: the rule is necessary, and the test is able
+//! to detect such violations.
 //!
 //! Without the feature `broken-rules`, which only tests enable, every rule always applies and the checks cost nothing.
 
@@ -56,9 +56,10 @@ pub enum Rule {
     MeasuresClocks,
     /// A node that starts compares its clock with the last time that it relied on.
     ChecksClockAtStart,
-    /// If a node's machine may have been suspended together with all of its clocks, the node does not stamp or record
-    /// events at first. It starts again when most other nodes have confirmed its time and the lease from before the
-    /// suspension has ended.
+    /// A machine may have been suspended together with all of its clocks, so that its node does not know how much time
+    /// has passed. After such a suspension, the node assigns no times to events and records no events, until two
+    /// conditions hold. Most of the other nodes must have confirmed its time, and the lease from before the suspension
+    /// must have ended.
     DetectsSuspensions,
     /// An event time far ahead of a clock moves that clock only if the time of day or other events confirm it.
     ConfirmsFutureTimes,
@@ -207,8 +208,9 @@ impl Rules {
     }
 }
 
-/// Returns what the replay guard knows about a batch. If a test has switched off the rule that idempotency keys are
-/// remembered, the result instead claims that every event is new, so a retry is executed again.
+/// Returns what the replay guard knows about a batch. A test can switch off the rule that idempotency keys are
+/// remembered. In that case, the function reports every event as new, so that a retry is executed again and the test
+/// can observe the consequences.
 pub(crate) fn remembered(admission: Admission, standings: &mut [Standing], rules: Rules) -> Admission {
     if rules.keep(Rule::RemembersIdempotencyKeys) || admission != Admission::Known {
         return admission;

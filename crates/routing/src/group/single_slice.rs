@@ -196,12 +196,13 @@ impl SingleSliceGroup {
         self.recover_gap();
     }
 
-    /// Returns one decision for all events of a submission, if the slice may lack events and the filter's policy
-    /// forbids testing such a slice. Returns `None` if the slice can be tested.
+    /// Decides all events of a submission without a test if the slice may lack events and the filter's policy forbids
+    /// testing such a slice. Returns that decision, which is the same for all events of the submission, or `None` if
+    /// the slice can be tested.
     ///
-    /// Even if the slice is not tested, the times of the events advance the group's clock. The only exception is a
-    /// window that counts events. Such a window does not count undecided events, because their producers send them
-    /// again.
+    /// Even if the slice is not tested, the times of the events advance the group's clock. A window that counts events
+    /// is an exception. Its clock does not advance, because producers send undecided events again, and each event would
+    /// then be counted twice.
     fn lost(&mut self, submission: &Submission) -> Option<Decision> {
         let decision = match self.when_lost {
             _ if self.is_known_whole() || submission.operation == Operation::Release => return None,
@@ -293,8 +294,9 @@ impl SingleSliceGroup {
         }
     }
 
-    /// Tests the events of `runs` in the slice and records the new ones. If `unrecorded` contains a reason why nothing
-    /// may be recorded, the events are only tested, and new events get that reason as their decision.
+    /// Tests the events of `runs` in the slice and records the new ones. If nothing may be recorded now, `unrecorded`
+    /// contains the reason. In that case, the events are only tested, and each new event becomes undecided with that
+    /// reason.
     fn ask(
         &mut self,
         submission: &Submission,
@@ -408,9 +410,9 @@ impl SingleSliceGroup {
         self.refuses = Some(Reason::NotReady);
     }
 
-    /// Returns whether the closed filter of this group has ended, together with the group's present time. A group of
-    /// one slice ends as soon as its filter is closed. No recording can be half finished at that time, because an event
-    /// is recorded and decided in a single step.
+    /// Returns whether the closed filter has ended in this group, together with the group's present time. The filter
+    /// ends here as soon as it is closed. A group of one slice records and decides an event in a single step, so no
+    /// recording can be half finished at that time.
     pub(crate) fn ending(&self, now: Moment) -> Ending {
         Ending {
             has_ended: self.present.absent().is_some(),

@@ -1,13 +1,13 @@
-//! Identity of a slice group on a node. The identity consists of the filter, the number of the group, and the node with
-//! its incarnation. Every group uses this module to create commands and messages that contain its identity. The
-//! receiver can tell from the incarnation or the epoch whether a message is outdated.
+//! Identity of a slice group on a node. The identity consists of the filter, the number of the group, the node, and the
+//! incarnation of the node, which increases with each restart. Commands and messages of the group are created from this
+//! identity. The incarnation, or the epoch of the cluster map, tells the receiver whether a message is outdated.
 
 use crate::ids::{Epoch, FilterId, Incarnation, NodeId};
 use crate::protocol::{Command, Entry, PeerBody, PeerMessage, Proposal, Record};
 
 /// Number of low bits of a record number or ticket that form a counter. The 8 bits above the counter contain the lowest
-/// bits of the node's incarnation, because there is no room for the whole incarnation. A restarted process has a
-/// different incarnation, so it can tell a late reply to the earlier process from a reply to itself.
+/// bits of the node's incarnation, because there is no room for the whole incarnation. After a restart, these bits
+/// differ. A late reply to the earlier process can therefore not be confused with a reply to the new process.
 pub(crate) const NUMBER_BITS: u32 = 40;
 
 /// A slice group of a filter on one start of a node.

@@ -143,9 +143,9 @@ pub struct ClaimCounts {
 
 /// Number of slices and nodes that took part in testing and recording events.
 ///
-/// The counts of a single node must not be compared with each other. A node counts an event only if it is the head of
-/// the event, but it counts the visits of its slices for the events of all heads. The counts can be compared after they
-/// are added up over all nodes of the group.
+/// These counts can be compared only after they have been added up over all nodes of the group. The counts of a single
+/// node refer to different sets of events. A node counts an event only if it is the head node of the event, but it
+/// counts the visits of its slices for the events of all heads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HopCounts {
     /// Number of events tested.

@@ -22,8 +22,8 @@ pub(crate) const TOO_FEW_LEFT: Decision = Decision::Undecided(Reason::SlicesDown
 /// How an event is processed, as far as that depends on the number of its positions that can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Course {
-    /// The slices of the event are tested, and the result decides the verdict. Even if only few slices are left, an
-    /// empty cell proves that the event is new. If too few slices are left and none of their cells is empty,
+    /// The slices of the event are tested. If any cell is empty, the event is new, no matter how few slices are left.
+    /// If no cell is empty, the event is a duplicate, provided that enough slices are left. Otherwise
     /// [`verdict_if_too_few`] gives the verdict.
     Ask,
     /// The event counts as new, because a duplicate requires x positions and fewer can be asked.
@@ -41,9 +41,10 @@ pub(super) fn min_live(policies: &FilterPolicies, hashes: usize) -> usize {
 }
 
 /// Returns the probability that a new event is called a duplicate by mistake, if only `positions` of its positions can
-/// be tested. `fill` is the share of cells that are set in each generation, and `generations` is the number of
-/// generations. A mistake requires that all tested cells are set in at least one generation, so the probability is `1 -
-/// (1 - fill^positions)^generations`.
+/// be tested. The mistake occurs if all tested cells are set in at least one of the `generations` generations.
+///
+/// With `fill` as the share of cells that are set in each generation, the probability is `1 - (1 -
+/// fill^positions)^generations`.
 pub(super) fn rate_of_positions(fill: f64, positions: usize, generations: usize) -> f64 {
     let of_one = fill.powi(i32::try_from(positions).unwrap_or(i32::MAX));
     1.0 - (1.0 - of_one).powi(i32::try_from(generations).unwrap_or(i32::MAX))
@@ -59,9 +60,9 @@ pub(super) fn course(policies: &FilterPolicies, voting: usize, hashes: usize) ->
     }
 }
 
-/// Returns the verdict that the filter's policy prescribes if too few slices of an event are live and complete, and no
-/// cell in these slices is empty. Returns `None` if the tested slices decide the verdict, which is the case if enough
-/// slices are left or if the policy accepts the result of fewer slices.
+/// Returns the verdict on an event if no tested cell is empty, but too few of its slices are live and complete. The
+/// policy of the filter prescribes this verdict. Returns `None` if the test itself decides. That is the case if enough
+/// slices are left, or if the policy accepts the result of fewer slices.
 pub(super) fn verdict_if_too_few(policies: &FilterPolicies, voting: usize, hashes: usize) -> Option<Decision> {
     match policies.when_lost {
         _ if voting >= min_live(policies, hashes) => None,

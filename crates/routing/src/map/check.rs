@@ -33,8 +33,8 @@ pub enum ClusterRefusal {
         slicing: Slicing,
     },
     /// The filter would grow by generations of increasing size, which a cluster does not support. The positions of an
-    /// event depend on the size of a generation, so an event would have different positions in each generation.
-    /// However, a message between nodes contains only one list of positions for each event.
+    /// event depend on the size of a generation, so the event would have different positions in each generation. A
+    /// message between nodes, however, has room for only one list of positions per event.
     #[error(
         "generations that grow in size (ratio {ratio}) cannot run in a cluster, where one set of positions serves all: \
          give --capacity"

@@ -60,16 +60,15 @@ impl fmt::Debug for SecretMaterial {
 pub struct SliceOwner {
     /// Node that has the copy.
     pub node: NodeId,
-    /// Incarnation (process number) of the node that made this copy complete. If the current incarnation of the node is
-    /// higher, the node has restarted since then. The copy then counts as incomplete, because the cells may have been
-    /// lost in the restart.
+    /// Incarnation of the node at the time when this copy became complete. The incarnation is a number that increases
+    /// with each restart of the node. If the current incarnation is higher, the node has restarted since then and may
+    /// have lost the cells, so the copy counts as incomplete.
     pub complete_since: Incarnation,
     /// Whether events may have been recorded without this copy since it was last complete, because its node was down.
     /// If this is the case, the data that the node has stored on its disk lacks these events too.
     pub has_gap: bool,
-    /// Incarnation of the node (its process number) in which the node reported that it cannot hold the slice. As long
-    /// as the node has this incarnation, the other nodes treat the copy as if its node was down. `None` means that the
-    /// node can hold the slice.
+    /// Incarnation of the node in which it reported that it cannot hold the slice, or `None` if it can. The incarnation
+    /// increases with each restart. Until the node restarts, the other nodes treat this copy as if its node was down.
     pub missing_in: Option<Incarnation>,
 }
 
@@ -189,9 +188,9 @@ pub struct ClusterMap {
     pub nodes: BTreeMap<NodeId, NodeRecord>,
     /// Filters, by number.
     pub filters: BTreeMap<FilterId, FilterRecord>,
-    /// Number that the next created filter will get. The number shows why a filter is missing from this map. If the
-    /// missing filter has a lower number, it was dropped. If it has this number or a higher one, it was created later,
-    /// and this map is outdated.
+    /// Number that the next created filter will get. If this map does not contain a requested filter, the number shows
+    /// the reason. A filter with a lower number was created earlier, so it must have been dropped. A filter with this
+    /// number or a higher one was created later, so this map is outdated.
     pub next_filter: FilterId,
     /// Format in which the cluster encodes its committed data.
     #[serde(default, skip_serializing_if = "Format::is_first")]

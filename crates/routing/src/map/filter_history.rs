@@ -29,8 +29,9 @@ pub struct FilterHistory {
 pub struct Closed {
     /// Filter that has replaced this one.
     pub successor: FilterId,
-    /// Nodes that may still have events in flight that were sent before the filter was closed. As long as this set has
-    /// members, such an event may still be recorded, so no node may reply that an event is not in the filter.
+    /// Nodes that may still have events in flight that were sent before the filter was closed. Such an event may still
+    /// be recorded in this filter. While the set is not empty, no node may therefore reply that an event is not in the
+    /// filter.
     pub awaited: BTreeSet<NodeId>,
     /// Greatest unit in which an event was recorded, according to the reports of the nodes so far.
     pub newest_unit: UnitNumber,

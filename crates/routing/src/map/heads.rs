@@ -13,8 +13,8 @@ use crate::ids::NodeId;
 use crate::plan::Prober;
 
 /// Returns the place that decides an event. A place is a slice, or a node, that holds some of the event's positions.
-/// `places` lists the places in the order of the event's hash functions. The first place that is not gone decides.
-/// Returns `None` if all places are gone.
+/// `places` contains the place of each position, in the order of the event's hash functions. The first place that is
+/// not gone decides the event. Returns `None` if all places are gone.
 #[inline]
 pub(crate) fn head_place<P>(mut places: impl Iterator<Item = P>, is_gone: impl Fn(&P) -> bool) -> Option<P> {
     places.find(|place| !is_gone(place))

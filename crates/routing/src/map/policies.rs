@@ -67,8 +67,8 @@ impl Durability {
 }
 
 /// Thresholds for deciding events while some slices are down. An event has k positions. If some of them are on slices
-/// that are down, a filter can still decide the event by the positions on the remaining slices (Koloniari et al. 2011,
-/// section 3.2). The thresholds state how many positions are required. A threshold of 0 selects the default.
+/// that are down, the filter can still decide the event by its other positions (Koloniari et al. 2011, section 3.2).
+/// The thresholds state how many of the k positions this requires. The value 0 selects the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Thresholds {
     /// Number of positions on available, complete slices that any verdict requires.

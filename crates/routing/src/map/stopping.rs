@@ -95,9 +95,10 @@ pub fn obstacles(map: &ClusterMap, node: NodeId, is_reached: impl Fn(NodeId) -> 
     found
 }
 
-/// Returns an obstacle if stopping the node could lose claims of its Redis endpoint. A stopping node confirms its open
-/// claims at the nodes that granted them, but a node that does not answer cannot confirm any claims. The obstacle
-/// therefore exists if there are open claims (`claims` is more than 0) while another node is down or cannot be reached.
+/// Returns an obstacle if stopping the node could lose claims of its Redis endpoint. When a node stops, its Redis
+/// endpoint confirms the open claims at the nodes that granted them. This fails if one of these nodes is unavailable.
+/// An obstacle therefore exists if there are open claims (`claims` is more than 0) while another node is down or cannot
+/// be reached.
 pub fn unconfirmed(
     map: &ClusterMap,
     node: NodeId,

@@ -3,11 +3,10 @@
 //!
 //! The results are the same slices and positions as those of [`super::SlicePlan`], in the same order.
 //!
-//! A *group position* is the position of a cell within a whole slice group. The cells of the group are numbered slice
-//! by slice: first the cells of the first slice, then the cells of the second slice, and so on. The group position is
-//! therefore the number of the slice in the group, multiplied by the number of cells of a slice, plus the position
-//! within the slice. If the slices are consecutive ranges of one filter's cells, the group position is the same as the
-//! position in the undivided filter.
+//! A *group position* is the number of a cell within a whole slice group. The cells of the group are numbered slice by
+//! slice: first the cells of the first slice, then the cells of the second slice, and so on. For example, if each slice
+//! has 100 cells, cell 7 of the third slice has the group position 207, where cells and positions are counted from 0.
+//! If the slices are consecutive ranges of one filter's cells, this is also the position in the undivided filter.
 //!
 //! This module does not depend on the owners of slices, on the network or on the contents of cells.
 
@@ -160,9 +159,9 @@ impl Prober {
         }
     }
 
-    /// Returns the head slice of event `index`. If one slice holds all positions of an event, the head slice is that
-    /// slice. Otherwise it is the slice of the first position. The node that owns the head slice decides the event,
-    /// unless that node is gone.
+    /// Returns the head slice of event `index`, which is the slice of the event's first position. If one slice holds
+    /// all positions of the event, it is that slice. The node that owns the head slice decides the event, unless that
+    /// node is gone.
     #[inline]
     pub fn head_slice(&self, group: u32, probes: &Probes, index: usize) -> u32 {
         self.slices(group, probes, index).next().unwrap_or(group)

@@ -101,10 +101,10 @@ impl SlicePlan {
         Ok(Self { picks, slice })
     }
 
-    /// Creates the plan of a general slicing. Horizontal and vertical slicing are special cases of it. Only experiments
-    /// use this function (Koloniari et al. 2011, section 3.3, Proposition 2). An event has k positions. A number of hash
-    /// functions, `choices` (k1 in the paper), choose slices for the event, and each chosen slice holds k/k1 of the
-    /// positions.
+    /// Creates the plan of a general slicing, of which horizontal and vertical slicing are special cases. Only
+    /// experiments use this function. In the plan, `choices` hash functions choose slices for an event, and the k
+    /// positions of the event are divided evenly among the chosen slices. In the paper, the number of choices is called
+    /// k1 (Koloniari et al. 2011, section 3.3, Proposition 2).
     ///
     /// The number of choices determines how similar the plan is to the two special cases. With one choice, one slice
     /// holds all positions, as with horizontal slicing. With k choices, each chosen slice holds one position, and the

@@ -18,8 +18,8 @@ pub const SLICES_MAX: u32 = 4096;
 pub struct Slicing(Cut);
 
 /// Ways to divide a filter into slices. A filter can be divided by events (horizontal), by cells (vertical), or by
-/// both. The two combined ways have a number for each division. The first number belongs to the division that their
-/// name states first.
+/// both. The two ways that combine both divisions take two numbers, in the order of their names. For example, the first
+/// number of `vertical-horizontal` belongs to the vertical division.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Cut {
     /// The filter is a single slice.

@@ -177,9 +177,9 @@ impl Answers {
         (self.decisions, self.seen)
     }
 
-    /// Appends the answers for the next run of events of the same batch. In a filter tree, each duplicate was found at
-    /// some level of the tree. If `wants_seen` is set, the answers keep the level of each duplicate. Otherwise they
-    /// only keep the number of duplicates that each level has found.
+    /// Appends the answers for the next run of events of the same batch. In a filter tree, the answers of the run state
+    /// at which level each duplicate was found. If `wants_seen` is set, this information is kept for each event. The
+    /// number of duplicates that each level has found is always kept.
     pub fn append(&mut self, run: &Self, wants_seen: bool) {
         let before = self.len();
         self.append_degraded(run);
@@ -218,9 +218,11 @@ impl Answers {
         self.is_degraded |= run.is_degraded;
     }
 
-    /// Withdraws all verdicts, because the cells that the verdicts were based on may have been lost. A verdict is
-    /// replaced by undecided with the reason unknown. A claim that was granted is revoked, and its event becomes
-    /// undecided with the reason not ready. Events that are already undecided keep their reason.
+    /// Withdraws all verdicts, because the cells on which they are based may have been lost. Afterwards all events are
+    /// undecided:
+    /// - An event that had a verdict gets the reason [`Reason::Unknown`].
+    /// - If a claim was granted on an event, the claim is revoked, and the event gets the reason [`Reason::NotReady`].
+    /// - Any other event was undecided before, and keeps its reason.
     pub fn abandon(&mut self) {
         make_unknown(&mut self.decisions);
         for (hold, decision) in self.holds.iter_mut().zip(&mut self.decisions) {
@@ -232,9 +234,11 @@ impl Answers {
     }
 }
 
-/// Appends entries to a list of optional information about the events of a batch, such as estimates. The list covers
-/// the first `before` events of the batch, and `run` contains the entries for the next `events` events. If `run` is
-/// empty although the list has entries, or the other way round, the missing entries are filled with the default value.
+/// Appends entries to a list of optional information about the events of a batch, such as frequency estimates. So far,
+/// the list covers the first `before` events. `run` contains the entries for the next `events` events.
+///
+/// Each of the two lists may be empty, which means that the information is missing for its events. If only one of them
+/// is empty, the default value is used for the missing entries.
 fn extend<T: Clone + Default>(list: &mut Vec<T>, run: &[T], before: usize, events: usize) {
     if list.is_empty() && run.is_empty() {
         return;

@@ -83,9 +83,9 @@ pub enum Entry {
         /// Marks of the sources of idempotency keys.
         sources: Vec<(u128, u64)>,
     },
-    /// Statement that this node was the head node of all recent events of the group, which are the events that a client
-    /// may still retry. The node can therefore answer every retry from its own stored replies. The statement refers to
-    /// the cluster map at the given epoch. It remains valid as long as the head nodes do not change.
+    /// Statement that this node was the head node of all recent events of the group, where an event is recent if a
+    /// client may still retry it. The node therefore knows the replies to all possible retries. The statement was made
+    /// under the cluster map with the given epoch, and stays valid until the head nodes change.
     Headed {
         /// Epoch of the cluster map.
         epoch: Epoch,

@@ -82,8 +82,8 @@ pub enum PeerBody {
     /// needs to know what happened while it was down.
     ///
     /// The answer depends on the slicing. If the positions of an event are spread over several slices, the answer
-    /// contains the latest unit in which events were recorded without the returned node. If one slice holds all
-    /// positions of an event, the copy that answers clients sends the replies that it has given.
+    /// contains the latest unit of the window in which events were recorded while the node was down. If one slice holds
+    /// all positions of an event, the answering copy of that slice sends the replies that it has given to clients.
     AskPast,
     /// Answer to `AskPast`. From now on, the sender also sends its events to the node that asked.
     Past(Past),
@@ -157,9 +157,9 @@ impl PeerBody {
 pub struct HandedOver {
     /// Epoch of the takeover. The receiver has taken over at this epoch or at an earlier one.
     pub epoch: Epoch,
-    /// Period for which the receiver knows the replies of the sender, in milliseconds before this message. If a client
-    /// retries a request that the sender answered within this period, the receiver repeats the sender's reply. The
-    /// receiver recognizes a retry by its idempotency key.
+    /// Period before this message, in milliseconds, for which the receiver knows all replies of the sender. If a client
+    /// retries a request that the sender answered within this period, the receiver recognizes the retry by its
+    /// idempotency key and sends the same reply again.
     pub told_for_ms: u64,
 }
 

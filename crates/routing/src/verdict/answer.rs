@@ -17,9 +17,9 @@ pub enum Answer {
     /// The event is too old: the window that belongs to the event, extended by the lateness, has ended. The event was
     /// neither tested nor recorded.
     Late,
-    /// The time of the event was rejected. Either the time is further in the future than allowed, or the event has no
-    /// time although the window needs one. The event was neither tested nor recorded, and it did not move the clock. A
-    /// cluster reports this case as [`Reason::Future`](crate::Reason::Future).
+    /// The time of the event was rejected. Either it is further in the future than allowed, or it is missing although
+    /// the window needs it. The event was neither tested nor recorded, and the clock of the filter was not advanced. In
+    /// a cluster, the reason for such an undecided event is [`Reason::Future`](crate::Reason::Future).
     Refused,
 }
 

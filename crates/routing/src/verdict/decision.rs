@@ -57,9 +57,9 @@ pub enum Reason {
     /// The outcome is not known. The answer was lost on the way, or the deadline passed after cells may have been set.
     Unknown,
     /// The slice group cannot decide the event at the moment. No cell was set, so the client can safely retry the
-    /// request. Usually the decision depends on a node that has restarted, is about to stop, does not hold the slice
-    /// yet, or has not answered by the deadline. It is also possible that the previous head node of the event has not
-    /// finished its work yet.
+    /// request. Usually the decision depends on a node that cannot answer yet, for example because it has restarted, is
+    /// about to stop, or does not hold the slice yet. Another possible reason is that the previous head node of the
+    /// event has not finished its work.
     NotReady,
     /// The batch violates the protocol.
     Invalid,
@@ -70,9 +70,9 @@ pub enum Reason {
     /// The filter was altered, which means that a successor has replaced it. This filter does not know the event, so
     /// the client must ask the successor.
     ///
-    /// The client library asks the successor automatically. There is one exception: if the caller hashes events itself
-    /// and the successor has another hash secret, the caller receives this reason, and must hash the events again with
-    /// the new secret.
+    /// The client library asks the successor automatically, with one exception. If the caller hashes events itself and
+    /// the successor has a different hash secret, the library cannot hash the events again. The caller then receives
+    /// this reason, and must hash the events with the new secret.
     Altered,
     /// The idempotency key was used before, for another event. The verdict of that event does not apply to this one.
     NameReused,
@@ -97,9 +97,9 @@ pub enum Reason {
 /// Where in a tree of filters an event was found, or where it is recorded now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Unit of the window to which the event belongs. This is the unit in which the event was recorded. If that unit
-    /// cannot be determined, it is the earliest unit that the event's cells allow. `None` means that the unit is not
-    /// known.
+    /// Unit of the window to which the event belongs, or `None` if the unit is not known. Normally this is the unit in
+    /// which the event was recorded. If only the cells of the event are known, it is the earliest unit in which the
+    /// event can have been recorded according to its cells.
     pub unit: Option<UnitNumber>,
     /// Level of the tree at which a duplicate was found, where the root is level 0.
     pub level: u8,

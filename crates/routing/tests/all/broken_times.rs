@@ -80,8 +80,8 @@ impl World {
     /// Submits a batch of events and returns the decisions. `producer` sends the batch when the owner's clock shows
     /// `wall_ms`. Each event is given as a key and an event time.
     ///
-    /// A submission also states what the producer's clock showed at each event of the batch. In this helper, the clock
-    /// always shows the greatest event time so far.
+    /// A producer has an event clock of its own, and a submission also states what that clock showed at each event of
+    /// the batch. In this helper, the producer's clock always shows the greatest event time of the batch so far.
     fn observe(&mut self, producer: u128, wall_ms: u64, events: &[(u64, u64)]) -> Vec<Decision> {
         let prober = Prober::new(&self.definition).unwrap();
         let mut probes = Probes::new(prober.shape());

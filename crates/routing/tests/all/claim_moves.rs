@@ -408,9 +408,11 @@ fn one_consumer_holds_an_event_of_one_slice() {
     keep_their_promises(SEEDS, &TOGETHER);
 }
 
-/// For each rule, the first seed at which the tests of this file detect that the rule is switched off. The rules about
-/// alterations are not listed, because no run in this file alters a filter. `claim_closing.rs` tests these rules, and
-/// `crates/sim/tests/all/claims.rs` tests the rule `ReportsUnknownClaims`.
+/// Rules that the tests of this file can find broken. For each rule, the number is the first random seed at which a
+/// test fails if the rule is switched off.
+///
+/// Two sorts of rules are tested elsewhere. No run in this file alters a filter, so `claim_closing.rs` tests the rules
+/// about alterations. The rule `ReportsUnknownClaims` is tested in `crates/sim/tests/all/claims.rs`.
 const MISSED_AT: [(Rule, u64); 11] = [
     (Rule::GrantsRecordNothing, 0),
     (Rule::AwaitsAllAnswers, 144),

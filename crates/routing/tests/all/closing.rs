@@ -202,9 +202,12 @@ fn a_call_on_its_way_when_the_filter_goes_is_answered() {
     assert!(unknown > 50, "{unknown} had recorded nothing");
 }
 
-/// Tests that a filter must not be replaced by its successor while events are in flight. Without this rule, the old
-/// filter calls an event first-seen and also sends it to the successor. The test switches off the rule `SingleFlight`
-/// too, by which a head finds its own events in flight, because that rule would hide the fault.
+/// Tests that a closed filter must not send clients to its successor while events are in flight. Otherwise the closed
+/// filter could call an event first-seen, and could also send the same event to the successor, where it would be
+/// first-seen again.
+///
+/// The test also switches off the rule `SingleFlight`. Under that rule, a head finds its own events in flight, which
+/// would hide the fault.
 #[test]
 fn a_change_that_does_not_wait_for_events_in_flight_is_found() {
     let limits = OwnerLimits { rules: Rules::without(Rule::SingleFlight), ..OwnerLimits::default() };

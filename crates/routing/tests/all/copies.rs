@@ -257,9 +257,9 @@ fn head(run: &Run, key: u64) -> NodeId {
     run.network.head_by(run.network.map(), digest(key)).node
 }
 
-/// Returns a run with an event that was recorded only half-way, together with the key of that event. Of three copies of
-/// a slice, the first copy has recorded the event, the second copy has received a message about it, and the third copy
-/// does not know it.
+/// Returns a run in which an event was recorded only half-way, together with the key of that event. The slice has three
+/// copies. The first copy has recorded the event and the second copy has received the record from it, but the third
+/// copy does not know the event.
 fn recorded_by_two_of_three() -> (Run, u64) {
     let mut run = with_two_further_copies();
     let key = (0..).find(|key| head(&run, *key) == NodeId(1)).unwrap();

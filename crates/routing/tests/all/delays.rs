@@ -19,8 +19,8 @@ fn roomy() -> SlicedDefinition {
 }
 
 /// Creates a network of three nodes with one slice each. The filter's policy allows a verdict only if all slices are
-/// complete. With a policy that accepts incomplete slices, an empty cell could be the result of a loss, but these tests
-/// examine delays only.
+/// complete. These tests examine delays, so an empty cell must never be the result of a loss, which would be possible
+/// if incomplete slices were tested.
 fn network(definition: &SlicedDefinition, answer: AnswerWhen) -> Network {
     limited(definition, answer, OwnerLimits::default())
 }
@@ -210,10 +210,11 @@ fn submissions_behind_a_lookup_are_run_when_the_event_it_waits_for_is_refused() 
     assert_eq!(network.inflight(), 0);
 }
 
-/// Regression test: the head of an event receives two cluster maps at once. Under the first of these maps, another node
-/// may have been the head, so the present head cannot know whether the event is new. In an earlier version, the cells
-/// of the event were then set on the present head only. Afterwards the present head replied duplicate, while the next
-/// head replied first-seen.
+/// Regression test: the head of an event receives two cluster maps at once. Under the first of them, another node may
+/// have been the head and may have decided the event, so the present head cannot know whether the event is new.
+///
+/// In an earlier version, the cells of such an event were set on the present head only. Later requests at this head
+/// then got the reply duplicate. When another node became the head, it replied first-seen to the same event.
 #[test]
 fn an_event_that_two_maps_have_overtaken_is_unknown_and_recorded_at_all_copies() {
     let (mut network, event) = copied();
@@ -239,10 +240,12 @@ fn an_event_that_two_maps_have_overtaken_is_unknown_and_recorded_at_all_copies()
     assert_eq!(replies(&network), [duplicate(5)]);
 }
 
-/// Regression test for an event with two winners. A former head has sent a request to set the cells of an event, and
-/// the request is delayed. Meanwhile a new head also finds the event new and replies first-seen. The former head then
-/// learns only that the destination of its request is gone. In an earlier version, it treated the cells as set, or set
-/// them again, and replied first-seen too.
+/// Regression test: two heads replied first-seen to the same event. The former head has sent a request to set the
+/// event's cells on another node, and the request is delayed. Meanwhile the new head finds the event new and replies
+/// first-seen. Then the former head learns that the other node is gone.
+///
+/// In an earlier version, the former head treated the cells on that node as set, or set them again, and replied
+/// first-seen too. The right reply is unknown.
 #[test]
 fn a_former_head_wins_nothing_when_a_node_that_it_waits_for_is_gone() {
     for goes_down in [true, false] {

@@ -33,10 +33,11 @@ fn too_many(definition: &SlicedDefinition, seed: u64) -> Probes {
     probes
 }
 
-/// Returns the cells of several full slices, which have no room for any further event at `unit`. When the cells of all
-/// these slices are merged into one empty slice, that slice is full. The cells of a single full slice would not be
-/// enough. When they are merged into an empty slice, the entries can lie in different places than before, so some
-/// places may stay free.
+/// Returns the cells of several full slices. When the cells of all these slices are merged into one empty slice, that
+/// slice has no room for any further event at `unit`.
+///
+/// The cells of a single full slice would not be enough. When they are merged into an empty slice, the entries can be
+/// stored in different places than before, so some places may stay free.
 fn full_cells(definition: &SlicedDefinition, unit: UnitNumber) -> Vec<CellParts> {
     let stamps = vec![Stamp::on_time(unit); TOO_MANY as usize];
     let full = |seed| {

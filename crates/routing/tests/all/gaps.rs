@@ -282,9 +282,9 @@ fn leave_before_node_2_is_down(answer: AnswerWhen) -> (Network, Producer, Vec<u6
     (network, producer, keys)
 }
 
-/// Regression test: a node gave its slices away, but still had events in flight when another node went down. When the
-/// other node returns, it asks for the events that it missed, but it asks only nodes that still have slices of the
-/// group. The node without slices is never asked, so it must not rely on keeping its events for the returning node.
+/// Regression test: a node gave its slices away, but still had events in flight when another node went down. The other
+/// node misses these events. When it returns, it asks only those nodes for missed events that still have slices of the
+/// group. It never asks the node without slices, so that node must not rely on keeping the events for it.
 #[test]
 fn a_node_that_has_left_keeps_nothing_for_one_that_goes_down_later() {
     let (mut network, mut producer, keys) = leave_before_node_2_is_down(AnswerWhen::Safe);
@@ -306,9 +306,9 @@ fn an_early_reply_of_a_node_that_has_left_makes_a_gap_where_its_event_is_lost() 
 
 /// Tests that it is not enough to keep an event for a node that is down, if the slice of that node has moved.
 ///
-/// Node 1 fetches slice 1 from node 2 while node 2 has not received one event of node 3 yet. Under the old cluster map,
-/// node 3 does not send this event to node 1 either. When node 2 goes down, node 3 would keep the event for node 2
-/// only, so the moved slice on node 1 would lack it.
+/// In this test, node 1 fetches slice 1 from node 2, but node 2 has not received one event of node 3 yet. Node 3 has
+/// sent this event under the old cluster map, so it does not send it to node 1 either. If node 2 now goes down and node
+/// 3 keeps the event for node 2 only, the slice on node 1 lacks it.
 #[test]
 fn events_kept_for_a_node_that_is_down_do_not_follow_its_slice() {
     let (mut network, mut producer, keys) = long_window(AnswerWhen::Safe, 20);

@@ -196,9 +196,9 @@ fn an_owner_goes_on_where_another_stopped() {
     }
 }
 
-/// Checks that `Bench::submit` panics if a reply is sent before the records on which it depends are persisted. In the
-/// simulation, this fault becomes visible only if a power cut happens between the two steps, which is the case once in
-/// dozens of storms. This test therefore checks for the fault directly.
+/// Checks that `Bench::submit` panics if a reply is sent before the records on which it depends are persisted. The
+/// simulation of the whole system can hardly detect this fault, because it becomes visible only if the power fails
+/// between the reply and the write. This test therefore checks for the fault directly.
 #[test]
 #[should_panic(expected = "replied to before it is kept")]
 fn a_reply_ahead_of_its_records_is_found() {
@@ -246,8 +246,9 @@ fn an_event_that_was_taken_up_without_a_reply_is_unknown() {
 /// answered, the node restarts, and the same keys are then used for other events. This happens, for example, when a
 /// topic is deleted and created again. The tags of the keys show that the events differ.
 ///
-/// The test also uses records of an old version, which contain no tags. After a restart with such records, the node
-/// cannot detect that a key is used for a different event. It therefore returns the reply that is stored for the key.
+/// The test is also run with records that an old version has written, which contain no tags. After a restart with such
+/// records, the node cannot detect that a key is used for a different event, so it returns the reply that is stored for
+/// the key.
 #[test]
 fn names_answer_no_other_events_after_a_start_either() {
     for (slicing, knows_tags) in [("none", true), ("vertical:4", true), ("none", false), ("vertical:4", false)] {

@@ -91,9 +91,9 @@ fn zipf(secret: u64) -> (Vec<Digest>, f64) {
     (events, share_squares)
 }
 
-/// Computes 1/fairness for many hash functions, and returns the mean of these values and the standard error of the
-/// mean. The test uses this reciprocal because its expected value is known exactly, while the expected value of the
-/// fairness itself is not known.
+/// Computes the reciprocal of the fairness index, 1/fairness, once for each of many sets of hash functions. Returns the
+/// mean of these values and its standard error. The test uses the reciprocal because its expected value is known
+/// exactly, which is not the case for the index itself.
 fn unfairness(cut: &str, hashes: u32) -> (f64, f64) {
     const TRIALS: u32 = 150;
     let (mut sum, mut squares) = (0.0, 0.0);

@@ -1,9 +1,9 @@
 //! Computes which slices and nodes an event visits. The computation is a short model that is independent of the code
 //! under test. The tests of this crate and of `node` compare the model with the real visits.
 //!
-//! The result equals the visits that the state machines of a group make for a single event while no other event is in
-//! flight. The model does not simulate messages or cells. The caller provides a function that returns which cells are
-//! set.
+//! The model describes the visits for a single event while no other event is in flight. For such an event, the state
+//! machines of a group must make exactly the same visits. The model has no messages and no cells of its own, so the
+//! caller provides a function that returns which cells are set.
 
 use firstseen_routing::{Lookup, NodeId, Step};
 
@@ -24,9 +24,9 @@ pub(crate) struct Visits {
     pub(crate) generations: u16,
 }
 
-/// Returns the visits of an event. `steps` lists the steps of the event, where one step contains all consecutive
-/// positions in one slice. `node_of` returns the node of a slice. `held` returns the generations in which all positions
-/// of a step are set.
+/// Returns the visits of an event. `steps` contains one step for each slice with positions of the event. `node_of`
+/// returns the node that has a slice. `held` returns the generations in which all positions of a step are set, as a bit
+/// mask.
 pub(crate) fn replay(
     steps: &[Step<'_>],
     node_of: impl Fn(u32) -> NodeId,

@@ -21,9 +21,10 @@ fn network(kind: Kind, window: &str, limit: Limit) -> (Network, Producer) {
     (network, Producer::new(1, &definition))
 }
 
-/// Returns the number of different keys that are recorded until a node that has kept its cells reports the filter as
-/// full. When half of the capacity is used, another node loses its cells by a restart, and all previous keys are sent
-/// again. The function repeats these two steps `restarts` times before it sends further keys.
+/// Returns how many different keys are recorded before a node that has kept its cells reports the filter as full.
+/// First, keys are sent until half of the capacity is used. Then another node restarts and loses its cells, and all
+/// these keys are sent again. This is repeated `restarts` times. Finally, further keys are sent until the filter is
+/// full.
 fn keys_when_full(kind: Kind, window: &str, limit: Limit, restarts: u32) -> u64 {
     let (mut network, mut producer) = network(kind, window, limit);
     let mut recorded = BTreeSet::new();

@@ -411,10 +411,10 @@ fn a_site_that_is_cut_off_decides_as_it_may_and_brings_events_up_afterwards() {
     }
 }
 
-/// Tests a retry at a restarted leaf of a filter tree. The first attempt of a submission has already set the event's
-/// cells at the root when the leaf restarts. Then another producer submits the same event. The first producer retries
-/// its submission, either after the other submission has ended or while it is in flight. The retry must not be called a
-/// duplicate of its own first attempt.
+/// Tests a retry at a restarted leaf of a filter tree. A first producer submits an event, and its cells are set at the
+/// root. Then the leaf restarts, and a second producer submits the same event. Finally the first producer retries its
+/// submission, either after the second submission has ended or while it is in flight. The retry must not be called a
+/// duplicate, because its own first attempt has set the cells.
 #[test]
 fn a_retry_at_a_restarted_leaf_is_no_duplicate_of_an_event_that_its_first_try_set() {
     for (mode, waits) in MODES.into_iter().flat_map(|mode| [(mode, true), (mode, false)]) {

@@ -49,9 +49,9 @@ enum Cells {
     Fingerprints,
 }
 
-/// Returns random places of a filter tree, each as a pair of its parent's index and its fold. The tree has two to six
-/// levels. At most eight root cells share a cell of a level. With so few shared cells, the tests do not have to expect
-/// any false positive.
+/// Returns random places of a filter tree, each as a pair of its parent's index and its fold. With a fold of `s`, `2^s`
+/// cells of the root share one cell of the level. The tree has two to six levels, and a fold is at most 3. At most
+/// eight root cells therefore share a cell, so few that the tests need not expect any false positive.
 fn shape(rng: &mut TestRng) -> Vec<(usize, u8)> {
     let (mut places, mut levels) = (vec![(0, 0)], vec![0]);
     let depth_max = 1 + rng.below(5);

@@ -8,8 +8,9 @@
 //! never reused, so a ticket never refers to a different event. A late message may contain the ticket of an event that
 //! has ended, in which case [`InFlightEvents::unless_over`] finds no event.
 //!
-//! All other uses of a ticket require that its event exists. If the event does not exist, the ticket has gone *astray*,
-//! which indicates a bug. Tests then panic, and a node in production counts the case and continues.
+//! All other uses of a ticket require that its event exists. If the event does not exist, the ticket is called
+//! *astray*, and the program has a bug. In tests, the process then panics. In production, the node counts the astray
+//! ticket and continues.
 
 mod batch;
 mod event;

@@ -2,8 +2,8 @@
 //! limits, the replay guard and the clock. It is then either rejected before any cell is set, or accepted as a whole.
 //! If the replay guard recognizes a submission as a retry, the submission is not executed again.
 //!
-//! Events with the same positions are tested one at a time. The other events wait until the first one has a verdict,
-//! because that verdict may also decide them.
+//! If a batch contains events with the same positions, or such an event is already in flight, only the first of these
+//! events is tested. The others wait until the first one has a verdict, because that verdict may also decide them.
 
 use firstseen_filter::{PREFETCH_EVENTS, Placed};
 

@@ -71,9 +71,9 @@ impl LocalState {
         self.fill.spread_over(placement.served_slices(), placement.asked_here());
     }
 
-    /// Checks whether the newest generation has room for another event of `unit`. The `pending` events that are about
-    /// to be recorded already count as recorded. If the room is scarce, this function also proposes the next
-    /// generation, so that it opens before the newest one is full.
+    /// Checks whether the newest generation has room for another event of `unit`. `pending` further events are about to
+    /// be recorded, and they count as if they were already recorded. If there is little room left, the function also
+    /// proposes the next generation, so that it opens before the newest one is full.
     pub(super) fn room(&mut self, unit: UnitNumber, pending: u64, outbox: &mut Outbox) -> Result<(), Reason> {
         let Self { own, fill, .. } = self;
         let room = fill.room(own.len() as u64, pending, || {

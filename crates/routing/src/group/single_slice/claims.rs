@@ -68,9 +68,9 @@ impl SingleSliceGroup {
         asked
     }
 
-    /// Decides the events of a submission that are in the claim table. All other events stay in `runs` and are tested
-    /// in the slice afterwards. Returns the indexes of the events that clients confirm, because the caller must record
-    /// these events without a test.
+    /// Decides the events of a submission that have an entry in the claim table. All other events stay in `runs`, and
+    /// are tested in the slice afterwards. Returns the indexes of the events whose claims the client confirms. The
+    /// caller must record these events without a test.
     fn sift(&mut self, submission: &Submission, decisions: &mut [Decision]) -> Vec<usize> {
         let operation = submission.operation;
         let now_ms = self.present.now_ms();
@@ -96,9 +96,10 @@ impl SingleSliceGroup {
         confirmed
     }
 
-    /// Records events that are confirmed by the clients that hold their claims. The event's cells are set without a
-    /// test. If a test found them set by other events (a false positive), the event would not be recorded, and its
-    /// cells could expire before its own window ends.
+    /// Records events that a client confirms, because it holds their claims. The cells of these events are set without
+    /// a test, because a test could do harm. The cells may be set by chance, because other events use the same cells. A
+    /// test would then find the event, and the event would not be recorded. As soon as the cells of the other events
+    /// expired, it would be forgotten too early.
     fn confirm(&mut self, submission: &Submission, confirmed: &[usize], decisions: &mut [Decision]) {
         let probes = &submission.probes;
         let generation = self.slice.newest_generation();

@@ -27,9 +27,11 @@ use crate::protocol::{
 use crate::verdict::{Decision, Reason};
 
 impl SingleSliceGroup {
-    /// Returns whether this slice may answer lookups and record events. If the slice has other copies, the cluster map
-    /// must first list this copy as complete. Otherwise a copy that is down could lack an event that was recorded here,
-    /// and the map would still treat that copy as complete.
+    /// Returns whether this slice may answer lookups and record events. If other copies of the slice exist, the cluster
+    /// map must first list this copy as complete.
+    ///
+    /// Without this rule, another copy could be down when this copy begins to record events. The map would still list
+    /// the other copy as complete, although it lacks these events.
     pub(super) fn is_known_whole(&self) -> bool {
         match self.completeness.now() {
             Completeness::Complete => true,
@@ -89,9 +91,9 @@ impl SingleSliceGroup {
         self.mirrors.has_others() && !self.mirrors.is_gone_here() && self.from_copies.fetched.has(0)
     }
 
-    /// Returns the time from which the fetched cells count as complete. A retry must get the same reply as its first
-    /// attempt, so this copy first waits until it knows the replies to all submissions that may still be retried. If no
-    /// other node can send these replies, this copy does not wait for them.
+    /// Returns the time from which the fetched cells count as complete. The cells alone are not sufficient, because a
+    /// retry must get the same reply as its first attempt. This copy therefore waits until it knows the replies to all
+    /// submissions that may still be retried. If no other node can send these replies, there is nothing to wait for.
     pub(super) fn known_ms(&self) -> MonotonicMs {
         let is_told = self.mirrors.has_live_origin() || self.mirrors.other_that_answers().is_some();
         self.joining.known_ms(is_told)
@@ -282,10 +284,11 @@ impl SingleSliceGroup {
         parts.into_entries().try_for_each(|part| self.slice.take_part(part, &mut keep))
     }
 
-    /// Forgets the remembered idempotency keys and their replies. These replies may never have reached their producers,
-    /// and another copy may have sent different replies since, so they must not be used again. After this call, a retry
-    /// is decided again. If the event of a retry is found, the retry's own first attempt may have recorded it, and the
-    /// reply must take this into account.
+    /// Forgets all remembered idempotency keys and their replies. They must not be used again, because they may never
+    /// have reached their producers, and another copy may have sent different replies since.
+    ///
+    /// After this call, a retry is decided like a new submission. If its event is found, the retry's own first attempt
+    /// may have recorded it, so the event must not simply be called a duplicate.
     pub(super) fn forget_names(&mut self) {
         self.guard = ReplayGuard::new(self.joining.horizon_ms(), self.present.limits().guard_bytes_max);
         self.joining.begin_at_next_input();

@@ -129,9 +129,10 @@ impl Mirrors {
         }
     }
 
-    /// Applies a new cluster map. If this copy answers producers under the new map, it sends all unacknowledged records
-    /// again, including the records that it received from the previous answering copy. If a different copy answers
-    /// under the new map, the replies that still wait on this node become unknown.
+    /// Applies a new cluster map, which determines the answering copy, that is, the copy of the slice that answers
+    /// producers. If this copy is the answering copy now, it sends all unacknowledged records again, including those
+    /// that it received from the previous answering copy. If a different copy is the answering copy now, the replies
+    /// that still wait on this node become unknown.
     ///
     /// Returns `true` if some remembered replies may never have reached their producers, in which case this copy must
     /// forget them.
@@ -173,12 +174,12 @@ impl Mirrors {
         is_void
     }
 
-    /// Makes this copy the one that answers producers. This copy first sends two sorts of records to all other copies:
-    /// the records that it received from the previous answering copy, and the records that it made itself when it last
-    /// answered.
+    /// Makes this copy the one that answers producers. It first sends two sorts of records to the other copies, because
+    /// some of them may lack these records. The first sort are the records that it received from the previous answering
+    /// copy. The second sort are the records that it made itself when it was the answering copy earlier.
     ///
     /// Returns whether the replies in the received records are still valid. They are not valid if this node has missed
-    /// cluster maps. A third copy may then have answered under one of the missed maps, and may have sent different
+    /// cluster maps. A third copy may have been the answering copy under one of these maps, and may have sent different
     /// replies.
     fn take_over(&mut self, before: Option<NodeId>, epochs: u64, commands: &mut Vec<Command>) -> bool {
         let (heard, is_all) = self.heard.take_from(before);
@@ -325,9 +326,9 @@ impl Mirrors {
     }
 
     /// Schedules records that another copy has rejected to be sent again. The other copy acts under the same cluster
-    /// map, so an outdated map is not the reason for the rejection. Usually the other copy has no room for the records,
-    /// or cannot open another generation, until some of its events expire. It may also have lost the slice, or its disk
-    /// may hang. In these two cases, a new cluster map follows soon.
+    /// map, so an outdated map is not the reason. Usually it has no room for the records, or cannot open another
+    /// generation, until some of its events expire. A later attempt then succeeds. It may also have lost the slice, or
+    /// its disk may hang. In these two cases, a new cluster map follows soon.
     pub(super) fn refused(&mut self, of: NodeId, refused: &[u64], now_ms: MonotonicMs) {
         let lacking = self.held.iter().filter_map(|held| match held {
             WaitingRecords::Mirrored { number, missing, .. } if refused.contains(number) && missing.contains(&of) => {
@@ -406,9 +407,9 @@ impl Mirrors {
         self.next_number = first_number;
     }
 
-    /// Stops waiting for acknowledgements of the other copies, because one of them may answer producers from now on.
-    /// This node does not know whether the new answering copy has the records that were made here. The replies that
-    /// wait on this node therefore become unknown.
+    /// Stops waiting for acknowledgements of the other copies, because a different copy may answer producers from now
+    /// on. This node does not know whether that copy has received the records that were made here. The replies that
+    /// still wait on this node therefore become unknown.
     pub(super) fn abandon(&mut self, commands: &mut Vec<Command>) {
         self.held_events = 0;
         for held in std::mem::take(&mut self.held) {

@@ -13,9 +13,9 @@ use firstseen_filter::FilterSlice;
 use crate::group::guard::ReplayGuard;
 use crate::protocol::{ClockReading, Mirrored};
 
-/// Maximum number of remembered replies that one copy sends to another at once. A copy that remembers more replies
-/// sends no replies at all. The receiving copy then waits for one retry horizon, after which no submission with a
-/// missing reply can be retried.
+/// Maximum number of remembered replies that one copy sends to another copy at once. If a copy remembers more replies,
+/// it sends none of them. The receiving copy then has to wait for one retry horizon. After that time, none of the
+/// submissions whose replies it lacks can be retried any more.
 const HANDED_EVENTS_MAX: usize = 1 << 18;
 /// Maximum number of replies in one message.
 const MESSAGE_EVENTS_MAX: usize = 1 << 10;

@@ -4,8 +4,9 @@
 //! already have reached producers, so the next answering copy must give the same replies to retries. The next answering
 //! copy therefore begins by sending the last records that it has received to all copies.
 //!
-//! When another copy begins to answer, all remaining copies forget the idempotency keys and replies of the last records
-//! that they have received. They must do so because they cannot know which of these records the new answering copy has.
+//! When a different copy begins to answer, all remaining copies forget the idempotency keys and replies of the last
+//! records that they have received. They do not know which of these records the new answering copy has. If it lacks a
+//! record, it may give a different reply, and the remembered reply would be wrong.
 //!
 //! The number of stored records is bounded. This module does not depend on cluster maps or on the contents of records.
 
@@ -105,9 +106,10 @@ impl ReceivedRecords {
     }
 }
 
-/// Returns whether all copies have every record with a number below `below`. The sender of a record includes the
-/// necessary information in [`MirrorNumber::acknowledged_below`]. This information is valid only for records of the
-/// same incarnation of the sender, because a restarted node uses other record numbers.
+/// Returns whether all copies have every record with a number below `below`. The sender of `number` states in
+/// [`MirrorNumber::acknowledged_below`] up to which number all copies have acknowledged its records. This statement is
+/// valid only for records of the same incarnation of the sender, because a restarted node uses different record
+/// numbers.
 fn are_on_all_copies(below: u64, number: MirrorNumber) -> bool {
     below >> NUMBER_BITS == number.number >> NUMBER_BITS && below <= number.acknowledged_below
 }

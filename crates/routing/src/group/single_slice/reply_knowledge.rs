@@ -1,6 +1,6 @@
-//! Tracks until when a copy of a slice lacks replies that it may still need. A copy needs the reply to a submission as
-//! long as the submission may be retried. It lacks a reply if it has forgotten the idempotency key, or if another copy
-//! replied to the submission while this copy was away.
+//! Tracks for how long a copy of a slice may lack replies that it still needs. A copy needs the reply to a submission
+//! as long as the submission may be retried. It lacks the reply if it has forgotten the idempotency key, or if another
+//! copy replied to the submission while this copy was down.
 //!
 //! A missing reply matters if the submission is retried and its event is found. This copy then cannot tell whether
 //! another submission or the retry's own first attempt has recorded the event. The retry is therefore not called a
@@ -21,9 +21,9 @@ pub(super) struct ReplyKnowledge {
     since_ms: Option<MonotonicMs>,
     /// Whether the copy starts to remember replies only with the next input.
     is_due: bool,
-    /// Time from which this copy knows every reply of other copies that it may need, or `None` if no such reply is
-    /// missing. Before this time, a producer may still retry a submission that another copy has answered and whose
-    /// reply this copy does not know.
+    /// Time from which this copy knows all replies of other copies that it needs, or `None` if it already knows all of
+    /// them. Until that time, a producer may retry a submission that another copy has answered, and this copy may not
+    /// know the reply.
     known_from_ms: Option<MonotonicMs>,
     /// Time at which the answering copy is asked for its replies. `None` if that is not necessary.
     next_ask_ms: Option<MonotonicMs>,
@@ -100,9 +100,9 @@ impl ReplyKnowledge {
 
     /// Notes that the answering copy has sent all replies that it knows from the last `told_for_ms` milliseconds.
     ///
-    /// After the transfer, this copy may still lack replies that it once knew and has forgotten. It may have recorded
-    /// the events of a submission and forgotten the reply before it sent the reply to any node. In that case, the
-    /// answering copy does not know the reply either.
+    /// Even after the transfer, this copy may lack replies that it once knew and has forgotten. This happens, for
+    /// example, if it was the answering copy itself, recorded the events of a submission, and forgot the reply before
+    /// it sent the reply to any other copy. The present answering copy does not know such a reply either.
     pub(super) fn end_hearing(&mut self, told_for_ms: u64, now_ms: MonotonicMs) {
         if std::mem::take(&mut self.is_receiving) {
             self.next_ask_ms = None;
@@ -129,10 +129,9 @@ impl ReplyKnowledge {
     /// Returns whether this copy may find the events of a batch only because an earlier attempt of the same batch
     /// recorded them. If the method returns `true`, events that are found must not be reported as duplicates.
     ///
-    /// A copy normally recognizes a retry by the reply that it remembers for the first attempt. But the copy may have
-    /// begun to remember replies less than one retry horizon ago. The reply to the first attempt can then be older than
-    /// the memory of the copy. During this period, the method returns `true` for every batch that is marked as a retry
-    /// or that has idempotency keys.
+    /// A copy normally recognizes a retry because it remembers the reply to the first attempt. If it began to remember
+    /// replies less than one retry horizon ago, the first attempt may be older than its memory. During this period, the
+    /// method returns `true` for every batch that is marked as a retry or that has idempotency keys.
     pub(super) fn may_be_its_own(&self, submission: &Submission, now_ms: MonotonicMs) -> bool {
         let is_young = self.since_ms.is_some_and(|since_ms| now_ms.since(since_ms) < self.horizon_ms);
         (submission.again || !submission.names.is_empty()) && (self.is_due || is_young)

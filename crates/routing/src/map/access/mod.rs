@@ -121,9 +121,9 @@ impl Principal {
         self.grants.iter().any(|grant| matches!(grant, Grant::Cluster(granted) if granted.includes(verb)))
     }
 
-    /// Returns whether the principal may read the secret of a filter. Every event of the filter is hashed with that
-    /// secret, so clients that hash events need it. The right to describe a filter is not sufficient, because a client
-    /// with the secret could construct false positives.
+    /// Returns whether the principal may read the secret of a filter. Clients that hash events themselves need this
+    /// secret, because every event of the filter is hashed with it. A client that knows the secret could also construct
+    /// false positives. The right to describe a filter is therefore not sufficient.
     pub fn may_hash_for(&self, filter: &str) -> bool {
         [FilterVerb::Lookup, FilterVerb::Manage].into_iter().any(|verb| self.may(verb, filter))
     }

@@ -55,8 +55,8 @@ pub(crate) struct Stream {
 }
 
 /// Returns a stream of `events` random events with `keys` different keys. The time advances by about `step_ms`
-/// milliseconds per event. For one event in five hundred, the time also leaps forward by fifty times `late_ms`. One
-/// event in ten is late by up to `late_ms`.
+/// milliseconds per event. Two kinds of irregularities occur. At one event in five hundred, the time leaps forward by
+/// fifty times `late_ms`. One event in ten is late, by a random time of at most `late_ms`.
 pub(crate) fn stream(rng: &mut TestRng, events: usize, keys: u64, step_ms: u64, late_ms: u64) -> Stream {
     let mut now_ms = 1_000_000;
     let mut times_ms = Vec::with_capacity(events);
