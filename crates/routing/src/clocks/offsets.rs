@@ -9,9 +9,9 @@
 //!
 //! # Guarantees
 //!
-//! Each estimate comes with a maximum error. The true difference between the clocks lies within that error, provided
-//! that neither clock is set in the meantime and that the rates of the two clocks differ by at most one part in a
-//! thousand.
+//! Each estimate comes with a maximum error, and the true difference between the clocks lies within that error. This
+//! requires that nobody sets one of the clocks in the meantime. It also requires that the rates of the two clocks
+//! differ by at most one part in a thousand.
 
 use std::collections::VecDeque;
 

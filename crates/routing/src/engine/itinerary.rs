@@ -71,8 +71,8 @@ impl Itinerary {
     /// the oldest generation that contains the event, or `None` if no generation contains it.
     ///
     /// A generation contains the event if two conditions hold. First, no cell of the event is empty or has expired
-    /// in that generation. Second, at least `equal_timers` of these cells expire in the same unit of the window, because
-    /// the cells of one event are set together and therefore expire together.
+    /// in that generation. Second, at least `equal_timers` of these cells expire in the same unit of the window,
+    /// because the cells of one event are set together and therefore expire together.
     pub(crate) fn test(
         &mut self,
         cells: &mut Cells<'_>,

@@ -199,7 +199,7 @@ fn alone() -> (Cluster, SlicedDefinition) {
     (Cluster::build(&definition, &mut TestRng(1)), definition)
 }
 
-/// Returns a batch of events at one time.
+/// Returns a batch of events that all have the same time.
 fn batch(cluster: &Cluster, sequence: u64, keys: impl Iterator<Item = u64>) -> Submission {
     let times = Times { base_unit: UnitNumber(10), ticks: Vec::new(), clock_ms: Some(1), ttl_ms: None };
     let mut batch = submission(Operation::Observe, 5, sequence, &cluster.prober, times);

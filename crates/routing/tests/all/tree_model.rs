@@ -1,6 +1,6 @@
-//! Tests random filter trees, with random orders of messages and with restarts, against an exact record of first-seen
-//! events. The tests check that no event is a false negative, that only one submission of an event wins, that no
-//! submission is a duplicate of itself, and that nothing is left in flight at the end.
+//! Tests random filter trees against an exact record of first-seen events. Messages arrive in random order, and nodes
+//! restart. The tests check four properties: no event is a false negative, only one submission of an event wins, no
+//! submission is a duplicate of itself, and nothing is left in flight at the end.
 //!
 //! A failure prints its seed: `TREE_SEED=17 cargo test -p firstseen-routing --test all tree_model`. `TREE_CASES=20000`
 //! makes a long run.
