@@ -1,8 +1,9 @@
 //! Results of one experiment, as the JSON document of `firstseen-lab eval`.
 //!
-//! A document contains every number that its picture shows. Each measured point that has an expected value must lie
-//! within a band around that value. The more points a document has, the wider its bands are. Otherwise a long document
-//! would be more likely than a short one to have a point outside its band by chance.
+//! A document contains every number that its picture shows. If a measured point has an expected value, the point must
+//! lie within a band around that value. Even if all formulas are correct, a few points would lie outside narrow bands
+//! by chance, and a long document has more points that could do so. The bands are therefore wider in a document with
+//! more points.
 //!
 //! This module does not depend on pictures or on how points were measured.
 

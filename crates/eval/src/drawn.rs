@@ -23,13 +23,14 @@ impl Drawn {
         Self { mean, variance: squares / (draws - 1.0), draws }
     }
 
-    /// Returns the standard error of the difference between a measured mean and the mean that models predict. The
-    /// measured mean is taken over all runs. Each run has its own model, which was simulated several times with random
-    /// draws. The predicted mean is taken over the models of all runs.
+    /// Returns the standard error of the difference between a measured mean and a predicted mean. Both means are taken
+    /// over all runs: the measured mean over the results of the runs, and the predicted mean over their models. Each
+    /// run has its own model, which was simulated several times with random draws.
     ///
-    /// The error is computed from the draws of the models and not from the measurements, because a rare event may occur
-    /// in a draw although it occurs in no run. Let v be the variance between the draws of one run, averaged over all
-    /// runs. For R runs with D draws each, the error is `sqrt(v (1 + 1/D) / R)`.
+    /// The error is computed from the draws of the models and not from the measurements. The measurements can be
+    /// misleading: if a rare event occurs in no run, they seem to have no error at all, although the event does occur
+    /// in some draws. Let v be the variance between the draws of one run, averaged over all runs. For R runs with D
+    /// draws each, the error is `sqrt(v (1 + 1/D) / R)`.
     pub(crate) fn error(of_runs: &[Self]) -> f64 {
         let runs = of_runs.len() as f64;
         of_runs.iter().map(|run| run.variance * (1.0 + 1.0 / run.draws)).sum::<f64>().sqrt() / runs

@@ -1,7 +1,8 @@
 //! An experiment, and the distribution of its runs over threads.
 //!
-//! Two runs of an experiment with the same seed, number of seeds and scale give the same document, regardless of the
-//! timing of threads. Only measured times differ, because they depend on the clock of the run.
+//! The results of an experiment can be repeated. Two runs with the same seed, number of seeds and scale give the same
+//! document, regardless of the timing of threads. Only measured times differ, because they depend on the clock of the
+//! run.
 //!
 //! This module does not depend on what is measured or on files. The caller chooses the clock.
 

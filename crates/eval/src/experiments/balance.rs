@@ -3,8 +3,8 @@
 //! 5 and 8).
 //!
 //! The simulation draws the slice of each position at random and uses no production filter. A formula for the mean load
-//! would not suffice. Two frequent keys rarely have positions in the same slice, but if they do, that slice has a much
-//! higher load than all others.
+//! would not suffice, because the load depends on chance. Two frequent keys rarely have positions in the same slice. If
+//! they do, this slice has a much higher load than all others.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -47,9 +47,9 @@ pub(super) fn balance(way: Way, slices: u32, hashes: u32, keys: &[KeyUse], seed:
     Balance { fairness: Drawn::of(&fairness), greatest: Drawn::of(&greatest) }
 }
 
-/// Returns the number of positions that lookups test in each slice. For a known key, a lookup tests all positions. For
-/// a new key, a pipelined lookup goes from slice to slice in the order of the key's positions, and stops at the first
-/// unset cell.
+/// Returns the number of positions that lookups test in each slice. A lookup of a known key tests all positions of the
+/// key, because all its cells are set. A lookup of a new key can stop earlier. It visits the slices one after the
+/// other, in the order of the key's positions (pipelined), and stops at the first unset cell.
 fn loads(way: Way, slices: u32, hashes: u32, keys: &[KeyUse], random: &mut ChaCha8Rng) -> Vec<f64> {
     let (parts, ranges) = way.divides(slices);
     let mut loads = vec![0.0; slices as usize];

@@ -54,14 +54,16 @@ impl Burst {
     /// generation is therefore live for tau ticks while it fills up, and for another `kept_ticks` ticks until it is
     /// dropped. A new generation opens every tau ticks, so `1 + kept_ticks / tau` generations are live on average.
     ///
-    /// The formula for the number of live generations is corrected in two cases. First, if the event that fills a
-    /// generation is also the last event of its tick, the next generation opens one tick later than the formula
-    /// assumes. This happens for one generation in n, if n events arrive per tick. Second, if a single generation can
-    /// hold all live events, it never fills up, so the number is exactly 1.
+    /// The formula for the number of live generations is corrected in two cases:
     ///
-    /// The false-positive rate of all generations together is `1 - product of (1 - p_i^k)`. Here k is the number of
-    /// positions per event, and p_i is the share of cells that the live events of generation i have set. This rate
-    /// changes while a generation fills up, so the function returns its mean over that time.
+    /// - The event that fills a generation may be the last event of its tick. The next generation then opens one tick
+    ///   later than the formula assumes. With n events per tick, this happens for one generation in n.
+    /// - A single generation may have room for all live events. It then never fills up, so the number is exactly 1.
+    ///
+    /// An event is a false positive if at least one generation has all its cells set. The false-positive rate of all
+    /// generations together is therefore `1 - product of (1 - p_i^k)`. Here k is the number of positions per event, and
+    /// p_i is the share of cells that the live events of generation i have set. The rate changes while a generation
+    /// fills up, and the function returns its mean over that time.
     ///
     /// Koloniari et al. 2011, section 5, use a simpler formula: `1 - (1 - P)^L` for L full generations that have the
     /// rate P each.
@@ -101,9 +103,10 @@ impl Burst {
         firstseen_filter::rates::plain::fill(self.cells, self.hashes, tested)
     }
 
-    /// Returns the number of events that a generation records if it tests `tested` events. An event is recorded unless
-    /// it is called a duplicate, so the number is the integral of `1 - p^k` over the tested events, where p is the fill
-    /// of the generation.
+    /// Returns the number of events that a generation records if it tests `tested` events. The generation does not
+    /// record an event that it calls a duplicate, which happens with the probability `p^k`. Here p is the share of its
+    /// cells that are set. Because p increases while events are recorded, the result is the integral of `1 - p^k` over
+    /// the tested events.
     fn delivered(&self, tested: f64) -> f64 {
         let rates = midpoints().map(|progress| self.fill(progress * tested).powi(self.hashes as i32));
         tested * (1.0 - rates.sum::<f64>() / f64::from(STEPS))
@@ -111,19 +114,20 @@ impl Burst {
 
     /// Returns the number of events that a generation has tested when it is full.
     ///
-    /// With a limit by cardinality, a generation is full when it has recorded its capacity. With a limit by density, a
-    /// generation is full when the number of its set cells exceeds the limit.
+    /// The result depends on the kind of limit. With a limit by cardinality, a generation is full when it has recorded
+    /// a given number of events. With a limit by density, it is full when more than a given number of its cells are
+    /// set.
     ///
-    /// With a limit by density, the event that fills a generation sets several cells at once, so a full generation has
-    /// slightly more set cells than the limit. The mean excess is `(1 + p + k (1 - p)) / 2` cells, where p is the share
-    /// of set cells and k is the number of positions per event. It is the mean excess of a renewal process whose steps
-    /// are binomial(k, 1 - p) cells.
+    /// With a limit by density, a full generation has slightly more set cells than the limit, because the event that
+    /// exceeds the limit sets several cells at once. The mean excess is `(1 + p + k (1 - p)) / 2` cells, where p is the
+    /// share of set cells and k is the number of positions per event. This is the mean excess of a renewal process
+    /// whose steps have the distribution binomial(k, 1 - p).
     ///
-    /// With a limit by density, another correction is needed if other generations are live, because an event has the
-    /// same cells in all generations. If a cell is set in another live generation, that generation calls the share `d =
-    /// p^(k-1)` of the events with this cell duplicates. The newest generation does not record these events, so it hits
-    /// such cells less often than other cells. With G other live generations, the relative variance of the hits per
-    /// cell is `v = G p (1 - p) d^2`.
+    /// If other generations are live, a generation with a limit by density needs another correction. An event has the
+    /// same cells in all generations. Consider a cell that is set in another live generation. That generation calls the
+    /// share `d = p^(k-1)` of the events with this cell duplicates, and the newest generation does not record these
+    /// events. The newest generation therefore hits this cell less often than other cells. With G other live
+    /// generations, the relative variance of the hits per cell is `v = G p (1 - p) d^2`.
     ///
     /// Because the hits are uneven, a generation needs more events to fill. After n events with k positions each, a
     /// generation of m cells has received `x = k n / m` hits per cell on average. If all cells were hit equally often,
@@ -152,11 +156,13 @@ impl Burst {
     /// Returns the share of cells that are still set in a full generation after the first `expired` of its events have
     /// expired.
     ///
-    /// Some events are younger than the events whose expiry is examined. A cell is still set if one of the younger
-    /// events has set it or has raised its expiry. There are two cases. If a younger event hits the cell while it is
-    /// empty, the event is new and sets the cell. If it hits the cell while it is set, it raises the expiry only if
-    /// it is not called a duplicate. That is the case if at least one of its other k - 1 cells is empty, which has the
-    /// probability `1 - p^(k-1)`, where p is the share of set cells.
+    /// A cell that an expired event has set is still set if a younger event has set it again or has raised its expiry.
+    /// There are two cases:
+    ///
+    /// - A younger event hits the cell while it is empty. The event is then new, so it sets the cell.
+    /// - A younger event hits the cell while it is set. It raises the expiry only if it is not called a duplicate,
+    ///   which means that at least one of its other k - 1 cells is empty. The probability of this is `1 - p^(k-1)`,
+    ///   where p is the share of set cells.
     fn remaining(&self, expired: f64, tested: f64) -> f64 {
         let hits = f64::from(self.hashes) / self.cells * (tested - expired);
         let refused = midpoints().map(|progress| {

@@ -1,9 +1,9 @@
 //! Expected false positives of top-down testing in a tree (Koloniari et al. 2011, section 6), by simulation with
 //! randomly drawn cells.
 //!
-//! The error rates of a dense tree are not a product over the nodes of a level. The nodes of one level have keys in
-//! common, so their errors are not independent. This simulation therefore follows the rules of the tree event by event.
-//! Every key has its own random cells, and every node is a set of cells.
+//! The error rates of a dense tree have no simple formula. The nodes of one level have keys in common, so their errors
+//! are not independent, and the rates of the nodes cannot be multiplied. The simulation therefore follows the rules of
+//! the tree event by event. Every key has its own random cells, and every node is a set of cells.
 //!
 //! The result is the mean over several draws of the cells. The simulation uses no hashes and no production filters, so
 //! the expected values are independent of the measurement.
@@ -84,10 +84,16 @@ impl Checking {
 
     /// Observes an event, and returns whether it is called a duplicate.
     ///
-    /// The query of an event starts at its leaf and goes upwards, from parent to parent. If a node at level d or below
-    /// has all cells of the event, the event is a duplicate. If a node above level d has all cells of the event,
-    /// top-down testing must confirm this match: a node of level d below the matching node must have all cells of the
-    /// event as well. If no node confirms the match, the query continues at the parent.
+    /// The query of the event starts at the event's leaf and goes upwards from parent to parent. A node finds the event
+    /// if all cells of the event are set at this node. What follows depends on the level of the node:
+    ///
+    /// - If the node is at level d or below, the event is a duplicate.
+    /// - If the node is above level d, top-down testing must confirm the result. A node of level d below this node must
+    ///   also find the event. If none does, the query continues at the parent.
+    ///
+    /// - If the node is at level d or below, the event is a duplicate.
+    /// - If the node is above level d, top-down testing must confirm the result. A node of level d below this node must
+    ///   also find the event. If none does, the query continues at the parent.
     ///
     /// A new event is set at all levels of its path. In a dense tree, an event that a node finds is also set at all
     /// levels below that node.

@@ -31,10 +31,10 @@ impl Shape {
 
 /// Follows a stream, and adds up the expected finds.
 ///
-/// The calculation takes into account that the false positives of a child and of its parent are not independent. The
-/// cells of a parent contain the cells of its children, so every false positive of a child is also a false positive of
-/// its parent. Let `r` be the false-positive rate of the child, and `R` that of the parent. If the child has not found
-/// an unseen key, the parent finds that key with the probability `(R - r) / (1 - r)`.
+/// The false positives of a child and of its parent are not independent. The cells of the parent contain the cells of
+/// its children, so every false positive of a child is also a false positive of the parent. Let `r` be the
+/// false-positive rate of the child, and `R` that of the parent. If the child has not found an unseen key, the parent
+/// finds the key with the probability `(R - r) / (1 - r)`.
 pub(super) struct Climb {
     shape: Shape,
     mode: TreeMode,
@@ -85,9 +85,9 @@ impl Climb {
 
     /// Follows an event in a dense tree, from its leaf upwards.
     ///
-    /// A node that an event has reached once finds all later events with the same key. The reason is that the node
-    /// either set the cells of the first event itself, or found that other events had set them. In both cases, the
-    /// cells stay set.
+    /// When an event has reached a node once, the node finds all later events with the same key. There are two possible
+    /// reasons: the node has set the cells of the first event, or it has found that other events had already set them.
+    /// In both cases, the cells stay set.
     fn climb_dense(&mut self, leaf: u32, key: u64) {
         let mut coming = 1.0;
         let mut below = 0.0;
@@ -106,11 +106,11 @@ impl Climb {
 
     /// Adds the contribution of one event to the variance of the number of false positives.
     ///
-    /// The events of a key are not independent, because a key that was a false positive once stays a false positive. If
-    /// a key is frequent, its false positives therefore come in large numbers or not at all. Let `r_i` be the
-    /// probability that the i-th event of a key is a false positive. This probability increases from event to event.
-    /// The variance of the number of false positives of the key is then `sum over i of r_i (1 - r_i) + 2 sum over i < j
-    /// of r_i (1 - r_j)`.
+    /// The events of one key are not independent: a key that was a false positive once stays a false positive. If the
+    /// key is frequent, either many of its events are therefore false positives or none. Let `r_i` be the probability
+    /// that the i-th event of the key is a false positive. This probability increases from event to event. The variance
+    /// of the number of false positives of the key is then `sum over i of r_i (1 - r_i) + 2 sum over i < j of r_i (1 -
+    /// r_j)`.
     fn stay(&mut self, level: u32, node: u32, key: u64, rate: f64) {
         let before = self.stays[level as usize].entry((node, key)).or_insert(0.0);
         self.variances[level as usize] += (1.0 - rate) * (rate + 2.0 * *before);
@@ -119,10 +119,10 @@ impl Climb {
 
     /// Follows an event in a sparse tree. A key that was delivered is set on the path from its first leaf to the root.
     ///
-    /// The first event of a key may be a false positive of the root. The tree then drops the key and never sets its
-    /// cells, but later events of the key can still be found at lower levels. All cells of the key are set at the root,
-    /// because other keys have set them. At level j, all cells of the key are set with the probability `r_j / r_0`,
-    /// where `r_j` is the false-positive rate at level j, and `r_0` is that of the root.
+    /// A key whose first event is a false positive of the root is a special case, because the tree never sets its
+    /// cells. Later events of the key can nevertheless be found at lower levels, because other keys may have set the
+    /// same cells there. At the root, other keys have set all these cells. At level j, they have set all of them with
+    /// the probability `r_j / r_0`, where `r_j` is the false-positive rate at level j, and `r_0` is that of the root.
     fn climb_sparse(&mut self, leaf: u32, key: u64) {
         // Below the leaves nothing is found.
         let rates: Vec<f64> = (0..self.shape.levels).map(|level| self.rate(level, leaf)).chain([0.0]).collect();

@@ -81,17 +81,18 @@ struct Ranges {
 }
 
 impl Ranges {
-    /// Returns the false-positive rate after `events` events, for a filter whose cells are divided into ranges, and
-    /// whose ranges are divided into parts.
+    /// Returns the false-positive rate after `events` events. The cells of the filter are divided into ranges, and each
+    /// range is divided into parts.
     ///
-    /// Each position of a query lies in a random range, and all positions in the same range lie in the same part of
-    /// this range. If a range has c positions, they are all set with the probability `E[p^c]`, where p is the share of
-    /// set cells in a part, and E is the mean over the loads that a part can have.
+    /// Each position of a query lies in a random range. Within a range, all positions of the query lie in the same
+    /// part. If c positions lie in a range, they are therefore all set with the probability `E[p^c]`. Here p is the
+    /// share of set cells in a part. It depends on the load of the part, and E is the mean over all loads that a part
+    /// can have.
     ///
-    /// The false-positive rate is computed by a recursion over the ranges. Let `R(r,s)` be the probability that all of
-    /// r positions are set if these positions lie in s ranges that the recursion has not considered yet. Each step
-    /// considers the range of the first of these positions, which contains c of the r positions. The result is `R(r,s)
-    /// = sum over c of C(r-1,c-1) (1/s)^(c-1) (1-1/s)^(r-c) E[p^c] R(r-c,s-1)`.
+    /// The function computes the rate by a recursion over the ranges. Let `R(r,s)` be the probability that r positions
+    /// are all set if they lie in s ranges that the recursion has not considered yet. Each step considers one range,
+    /// namely that of the first of these positions, and c is the number of positions in this range. The result is
+    /// `R(r,s) = sum over c of C(r-1,c-1) (1/s)^(c-1) (1-1/s)^(r-c) E[p^c] R(r-c,s-1)`.
     fn rate(&self, events: f64) -> f64 {
         let covered: Vec<f64> = (0..=self.hashes).map(|together| self.covered(together, events)).collect();
         self.left(self.hashes, self.ranges, &covered)
@@ -116,14 +117,17 @@ impl Ranges {
     /// Returns `E[p^c]`, which is the probability that c given cells in the same part are all set. Here p is the share
     /// of set cells in the part, and E is the mean over all loads that a part can have.
     ///
-    /// The load h of a part is the number of positions of recorded events that lie in the part. These positions are
-    /// called hits. After h hits on a part with `c_part` cells, the share of set cells is `p = 1 - e^(-h/c_part)`.
+    /// Recorded events have set the cells at their positions. The load h of a part is the number of such positions that
+    /// lie in the part (hits). After h hits on a part with `c_part` cells, the share of its set cells is `p = 1 -
+    /// e^(-h/c_part)`.
     ///
-    /// The number h of hits differs from part to part. The function averages over h with the Gauss-Hermite rule with
-    /// three points, which needs the mean and the variance of h. For V ranges of H parts each, one event hits a part `k
-    /// / (V H)` times on average. The mean square of this number is `E[c^2] / H`, where c is the number of positions
-    /// that the event has in the range, with the distribution binomial(k, 1/V). The divisor is H because all c
-    /// positions lie in only one of the H parts.
+    /// The number h of hits differs from part to part, so the function averages over h. It uses the Gauss-Hermite rule
+    /// with three points, which needs the mean and the variance of h:
+    ///
+    /// - With V ranges of H parts each, one event hits a part `k / (V H)` times on average.
+    /// - The mean square of this number is `E[c^2] / H`. Here c is the number of positions that the event has in a
+    ///   range, with the distribution binomial(k, 1/V). The divisor is H because all c positions lie in only one of the
+    ///   H parts.
     fn covered(&self, together: u32, events: f64) -> f64 {
         let k = f64::from(self.hashes);
         let ranges = f64::from(self.ranges);

@@ -1,8 +1,8 @@
 //! Reproduces Figures 4 and 6 of Koloniari et al. 2011 (section 7): the popularity of events, and the number of events
 //! at each leaf.
 //!
-//! The experiment uses no filters. It shows the synthetic streams that other experiments use and every log of the run.
-//! The streams are compared with the distributions from which their keys are drawn.
+//! This experiment shows the data of the other experiments and uses no filters. It plots the synthetic streams and
+//! every log of the run, and compares the streams with the distributions from which their keys are drawn.
 
 use std::collections::HashMap;
 
@@ -119,10 +119,10 @@ fn drawn(run: &Run<'_>) -> [Vec<Drawn>; 2] {
     [laws, repeats.into_iter().chain([clicks]).collect()]
 }
 
-/// Returns the number of events that arrive at each leaf of the tree, and the share of events that is expected there.
-/// For L leaves, the expected share is `h w + (1 - h)(1 - w)/(L - 1)`, where w is the share of the keys whose home is
-/// the leaf, and h is the share of a key's events that come from its home. The leaves are sorted by their expected
-/// share, greatest first.
+/// Returns the measured and the expected number of events for each leaf of the tree: the number of events that arrive
+/// at the leaf, and the share of events that should arrive there. For L leaves, the expected share is `h w + (1 - h)(1
+/// - w)/(L - 1)`. Here w is the share of the keys whose home is the leaf, and h is the share of a key's events that
+/// come from its home. The leaves are sorted by their expected share, greatest first.
 fn leaves(spec: &StreamSpec, seed: u64) -> Result<Vec<(Counts, f64)>, EvalError> {
     let stream = spec.events(seed)?;
     let at_home = weights_at_home(spec, &stream);

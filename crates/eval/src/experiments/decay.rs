@@ -156,9 +156,10 @@ fn found(size: Size, stream: &Stream, way: Way, expected: Expected, seed: u64) -
     })
 }
 
-/// Returns the expected share of unseen keys that have an estimate above zero. For basic counters it is the
-/// false-positive rate `(1 - (1 - 1/m)^(kn))^k` (Cheng et al., equation 5). For extended counters this rate is
-/// multiplied by the rate of the filter BF_0 in front of them, which has half the cells and half the positions.
+/// Returns the expected share of unseen keys whose estimated frequency is above zero. For basic counters, this share is
+/// the false-positive rate `(1 - (1 - 1/m)^(kn))^k` (Cheng et al., equation 5). Extended counters have an additional
+/// filter BF_0, which has half the cells and half the positions. A key must also pass this filter, so the rate is
+/// multiplied by the rate of BF_0.
 fn ghosts_expected(shape: &DecayingShape, is_basic: bool, keys: f64) -> f64 {
     let counters = plain::rate(shape.cells as f64, shape.hashes, keys);
     let known = plain::rate(shape.cells.div_ceil(2) as f64, shape.hashes.div_ceil(2), keys);

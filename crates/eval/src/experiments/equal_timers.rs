@@ -30,9 +30,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 /// Slicings of the filter, in the order of [`CUTS`]. A filter with vertical slices gives the same verdicts as an
 /// unsliced filter.
 const SLICINGS: [&str; 2] = ["vertical:10", "horizontal:10"];
-/// Maximum threshold k' for which false positives are shown. The probability of a false positive falls a thousandfold
-/// with each further timer that must be equal. With a greater threshold, a run of acceptable length has no false
-/// positive.
+/// Maximum threshold k' for which false positives are shown. The threshold is the number of timers that must be equal
+/// for a duplicate, and each further timer makes a false positive a thousand times less likely. With a greater
+/// threshold, a run of acceptable length would have no false positive, so nothing could be measured.
 const EQUAL_SHOWN: u32 = 3;
 
 /// Returns the series of one error, one for each slicing. Error 0 is a false positive, and error 1 is a false negative.

@@ -1,9 +1,9 @@
 //! Reproduces Figures 1 and 5(d) of Koloniari et al. 2011 (sections 3.2 and 7): the error rates of a filter that has
 //! lost slices.
 //!
-//! The verdicts come from production nodes, which apply their policies for lost slices. The only exception is the
-//! literal rule of the paper, which nodes do not support. That rule is evaluated on the cells of a production filter in
-//! a single process.
+//! The verdicts come from production nodes, which apply their policies for lost slices. Nodes do not support the
+//! literal rule of the paper, which may call an event a duplicate although one of its remaining cells is empty. The
+//! experiment therefore evaluates this rule on the cells of a production filter in a single process.
 
 mod filling;
 
@@ -347,9 +347,12 @@ const LEAST: [&str; 2] = [
      (Koloniari et al. 2011, equation 6)",
 ];
 
-/// Measures the errors of Figure 5(d) for each threshold x = 0..=k. There are three kinds of errors: new events that
-/// are called duplicates, known events that are called first-seen, and new events that the literal rule calls
-/// duplicates.
+/// Measures the errors of Figure 5(d) for each threshold x = 0..=k, where x is the number of remaining cells that must
+/// be set for a duplicate. For each threshold, there are three results:
+///
+/// - new events that are called duplicates,
+/// - known events that are called first-seen,
+/// - new events that the literal rule of the paper calls duplicates.
 fn thresholds(size: Size, seed: u64) -> Result<Vec<Counts>, EvalError> {
     let mut counts = Vec::new();
     let literal = Literal::filled(size, seed)?;

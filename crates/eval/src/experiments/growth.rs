@@ -134,10 +134,10 @@ impl Case {
         self.sized_ticks * size.tick_events
     }
 
-    /// Returns the number of events (n) that fill a generation. It is the number of events in the ticks for which the
-    /// generation is sized, plus the events of one and a half further ticks. The further ticks are needed because
-    /// events stay longer than their window. All events of a tick expire together, which adds half a tick on average,
-    /// and expiries are rounded up, which adds another tick.
+    /// Returns the number of events (n) that fill a generation. A generation is sized for the events of a certain
+    /// number of ticks. To these events, the function adds the events of one and a half ticks, because events stay
+    /// longer than their window: all events of a tick expire together, which adds half a tick on average, and expiries
+    /// are rounded up, which adds another tick.
     fn capacity_events(&self, size: Size) -> f64 {
         self.sized_events(size) as f64 * (1.0 + 1.5 / self.window_ticks as f64)
     }

@@ -1,9 +1,9 @@
 //! Reproduces Figure 7 of Metwally et al. 2005 (section 6.3.1). The figure shows how the false-positive rate over
 //! jumping windows of distinct clicks depends on the number of hash functions.
 //!
-//! The filters are production filters of two kinds, with counters and with words of generations. The text of the paper
-//! allows two interpretations of a jumping window: windows that each start from empty, and a window that has been
-//! jumping since the stream began. The experiment measures both.
+//! The experiment measures two kinds of production filters, one with counters and one with words of generations. The
+//! text of the paper can be understood in two ways: each window may start from empty, or the window may have been
+//! jumping since the stream began. The experiment measures both variants.
 
 use firstseen_filter::rates::generations::{self, JumpingLoad};
 use firstseen_filter::rates::plain;

@@ -68,9 +68,9 @@ impl<'a> Clicks<'a> {
     }
 }
 
-/// Approximate number of events that all filters with the same number of hash functions observe together in one run. If
-/// a log is small, a single filter makes too few errors for a precise measurement. The run therefore sends a small log
-/// through several filters with different hash functions until this number of events is reached.
+/// Approximate number of events that are observed in one run for each number of hash functions. A single filter makes
+/// too few errors on a small log for a precise measurement. The run therefore sends a small log through several filters
+/// with different hash functions, until they have observed this number of events together.
 const TRIED_EVENTS: fn(Scale) -> u64 = |scale| scale.pick(600_000, 100_000, 20_000);
 const FILTERS_MAX: u64 = 100;
 
@@ -81,9 +81,9 @@ pub(super) fn filter_seeds(scale: Scale, events: usize, seed: u64) -> impl Itera
     (0..filters).map(move |_| random.next_u64())
 }
 
-/// Minimum number of distinct events in a log. The number of cells follows from the distinct events, and the formulas
-/// assume many cells. With 50 distinct clicks, the formulas of jumping windows were off by 3 to 5 %, and with 500 by
-/// less than 1 %. The minimum is higher, because slices divide the cells further.
+/// Minimum number of distinct events in a log. The size of a filter is chosen by the number of distinct events, and the
+/// formulas are exact only for large filters. With 50 distinct clicks, the formulas of jumping windows were off by 3 to
+/// 5 %, and with 500 by less than 1 %. The minimum is higher than 500, because slices divide the cells further.
 pub(super) const DISTINCT_MIN: u64 = 1_000;
 
 /// Returns the number of distinct events.

@@ -345,9 +345,9 @@ fn greatest_sheet(runs: &Runs, index: usize, case: &Case<'_>, events: u64) -> Sh
     .with_line("least for horizontal: the most frequent key", hottest)
 }
 
-/// Returns the measured value of one slicing, together with its expected value, which is the same value in a simulation
-/// with randomly drawn positions. The error of the difference is computed from the simulation, because a rare event may
-/// occur there without occurring in any run.
+/// Returns the measured value of one slicing, together with its expected value. The expected value is the same quantity
+/// in a simulation with randomly drawn positions. The error of their difference is computed from the simulation,
+/// because a rare event may occur there without occurring in any run.
 fn compared_with_drawn(
     runs: &Runs,
     case: usize,

@@ -52,10 +52,10 @@ impl Size {
         FilterSpec { cell_bits: Some(16), equal_timers, lateness_ms: Some(0), ..timers }
     }
 
-    /// Returns a model of the timers of a slice that has received `live` events within a window. The model depends on
-    /// the threshold k' (`equal_timers`), because events that are called duplicates set no timers. If k' is 0 or 1, the
-    /// model takes into account that some events are false positives. If k' is greater, hardly any event is called a
-    /// duplicate, so the model assumes that every event sets its timers.
+    /// Returns a model of the timers of a slice that has received `live` events within a window. An event that is
+    /// called a duplicate sets no timers, and the threshold k' (`equal_timers`) decides how often that happens. If k'
+    /// is 0 or 1, the model takes into account that some events are false positives. If k' is greater, hardly any event
+    /// is called a duplicate, so the model assumes that every event sets its timers.
     pub(super) fn groups(&self, slices: u32, live: f64, equal_timers: u32) -> TimerGroups {
         let cells = self.cells() as f64 / f64::from(slices);
         let hits = f64::from(HASHES) * live / cells;

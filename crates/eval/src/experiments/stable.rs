@@ -200,8 +200,9 @@ fn forgotten(cells: f64, gap: f64) -> f64 {
 }
 
 /// Returns the probability that an event is forgotten, averaged over [`STEP`] consecutive events that are looked up
-/// together. The events arrived one after the other, so the number of arrivals since an event is lower by one for each
-/// next event. The parameter `gap` determines the number of arrivals since the event in the middle.
+/// together. The more arrivals have followed an event, the more likely it is forgotten. The first of these events has
+/// been followed by the most arrivals, and each next event by one arrival fewer. `gap` determines the number of
+/// arrivals for the event in the middle.
 fn forgotten_of_step(cells: u64, gap: u64) -> f64 {
     let longest = gap * cells / 64 + STEP / 2 - 1;
     (0..STEP).map(|later| forgotten(cells as f64, (longest - later) as f64)).sum::<f64>() / STEP as f64

@@ -148,8 +148,9 @@ impl Churn {
         self.regions * firstseen_filter::REGION_BUCKETS as u64 * u64::from(self.shape().slots())
     }
 
-    /// Returns the number of live events at the moment when the share `tick_left` of the current tick is left. The live
-    /// events are those of all ticks of the window and those that have arrived in the current tick.
+    /// Returns the number of live events at a moment within a tick. `tick_left` is the share of the tick that is left
+    /// at this moment: it is 1 at the beginning of the tick and 0 at its end. The live events are those of all ticks of
+    /// the window, and those that have arrived in the current tick.
     pub(super) fn live_events(&self, tick_left: f64) -> f64 {
         let ticks = self.window_ticks() as f64;
         self.window_events as f64 * (ticks + 1.0 - tick_left) / ticks
@@ -242,9 +243,9 @@ impl Stream {
         subject.look_up_each(events.map(event), |event, is_found| each(*come - event.key, is_found))
     }
 
-    /// Returns for how long after the end of the window events are still found. The result is a number of events: the
-    /// greatest age up to which every event is found, minus the window. The result is 0 if an event of the last tick of
-    /// the window is not found.
+    /// Returns for how long the filter still finds events after their window has ended. The time is measured in events.
+    /// The function determines the greatest age up to which every event is found, and subtracts the window. The result
+    /// is 0 if the filter has already forgotten an event of the last tick of the window.
     fn edge(&mut self, window: u64, tick: u64) -> Result<u64, EvalError> {
         let mut oldest = 0;
         let mut is_over = false;

@@ -1,7 +1,8 @@
 //! Measures cuckoo filters: their false-positive rate, memory and load, and the time at which they forget events.
 //!
-//! Each filter has a window of a certain number of events. This number is chosen so that the events fill whole regions
-//! to the design load. The experiment fails if a filter rejects an event.
+//! Cuckoo filters divide their cells into regions of a fixed size. The window of each filter is chosen so that its
+//! events fill a whole number of regions to the load that the filter is designed for. At this load, the filter must
+//! accept every event, so the experiment fails if an event is rejected.
 
 mod churn;
 mod rivals;

@@ -1,5 +1,7 @@
-//! Simulation of the errors that decaying counters make under each rounding rule, with randomly drawn positions. The
-//! rules are the rule of Cheng et al., section 3, and the lasting rule of this project.
+//! Simulates the errors of decaying counters with randomly drawn positions. Two rules for rounding a counter are
+//! compared. The rule of Cheng et al., section 3, rounds up to whole occurrences after every epoch, so a counter never
+//! falls below 1. The lasting rule of this project gives counters fractional bits and rounds them down after several
+//! epochs, so a counter can become 0 again.
 //!
 //! The simulation follows every occurrence and every epoch, and uses no production filter. Its results are the expected
 //! values with which measurements of production counters are compared.
@@ -23,9 +25,10 @@ struct Counters {
 }
 
 impl Counters {
-    /// Returns how many occurrences one part of a counter is worth in the given epoch. Under the rule of the paper, a
-    /// part is always worth one occurrence. Under the lasting rule, counters have f fractional bits and do not change
-    /// within a run of epochs. A part is therefore worth `lambda^d / 2^f` in the d-th epoch of a run.
+    /// Returns how many occurrences one part of a counter is worth in the given epoch. A part is the smallest amount
+    /// that a counter can count. Under the rule of the paper, a part is always worth one occurrence. Under the lasting
+    /// rule, a counter has f fractional bits and is not changed within a run of several epochs. Instead, the worth of a
+    /// part decays: in the d-th epoch of a run, it is `lambda^d / 2^f`.
     fn worth(&self, epoch: UnitNumber) -> f64 {
         match self.rule {
             DecayRule::Literal { .. } => 1.0,
@@ -76,12 +79,12 @@ fn whole(value: f64) -> f64 {
     if (value - value.round()).abs() < 1e-9 { value.round() } else { value }
 }
 
-/// Returns an upper bound, in occurrences, of how far a counter can be too low because of rounding. Under the rule of
-/// Cheng et al., counters are always rounded up. Rounding then never makes a counter too low, so the bound is 0.
+/// Returns an upper bound for the error of a counter that is too low because of rounding, in occurrences. The rule of
+/// Cheng et al. always rounds counters up. Rounding then never makes a counter too low, so the bound is 0.
 ///
-/// Under the lasting rule, a counter is rounded down at the end of every run of g epochs, and loses less than one part
-/// of `2^-f` each time, where f is the number of fractional bits. In total, it loses less than `2^-f (1 + lambda^g +
-/// lambda^2g + ...) = 2^-f / (1 - lambda^g)`.
+/// The lasting rule rounds a counter down at the end of every run of g epochs. With f fractional bits, the counter
+/// loses less than `2^-f` each time, and earlier losses decay like the counter itself. In total, the counter loses less
+/// than `2^-f (1 + lambda^g + lambda^2g + ...) = 2^-f / (1 - lambda^g)`.
 pub(super) fn loss_max(rule: DecayRule) -> f64 {
     match rule {
         DecayRule::Literal { .. } => 0.0,

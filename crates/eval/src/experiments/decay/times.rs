@@ -1,8 +1,9 @@
 //! Measures the time to build and to query extended counters, as a multiple of the time with basic counters (Cheng et
 //! al., section 5).
 //!
-//! The experiment measures the times of both storages alternately over the same stream, so that other load on the
-//! machine affects both. If the clock of the run stands still, as it does in tests, the experiment shows no times.
+//! The experiment measures extended and basic counters alternately over the same stream, so that other load on the
+//! machine affects both. The clock of a run can be fixed, as it is in tests. In that case there is nothing to measure,
+//! and the experiment shows no times.
 
 use firstseen_filter::{DecayRule, DecayingFilter};
 
@@ -20,9 +21,9 @@ const TASKS: [&str; 2] = ["to build", "to ask"];
 /// seems to be the same level."
 const PRINTED: [(&str, f64); 2] = [("the paper, to build: 10 % slower", 1.1), ("the paper, to ask: alike", 1.0)];
 
-/// Performs one run, and returns ratios of times for every exponent and rounding rule. A ratio divides the time of
-/// extended counters by that of basic counters, once for building a filter and once for querying it. Returns `None` if
-/// the clock does not move.
+/// Performs one run, and returns ratios of times for every exponent and rounding rule. There is one ratio for building
+/// a filter and one for querying it. Each ratio is the time of extended counters, divided by the time of basic
+/// counters. Returns `None` if no time has passed, because the clock of the run is fixed.
 pub(super) fn ratios(size: Size, seed: u64, clock_ns: Clock<'_>) -> Result<Option<Vec<f64>>, EvalError> {
     let size = Size { events: size.events / FEWER, keys: size.keys / FEWER, ..size };
     let mut all = Vec::new();

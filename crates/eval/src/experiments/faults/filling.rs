@@ -1,8 +1,9 @@
 //! Reproduces Figure 5(d) of Koloniari et al. 2011, section 7, as the paper measures it. A filter that has lost slices
 //! fills up with a stream, and every wrong verdict over the whole stream counts as an error.
 //!
-//! The verdicts by the strict rule come from production nodes. Nodes do not support the literal rule of the paper, so
-//! that rule is evaluated on the cells of a production filter in a single process.
+//! Two rules are compared. By the strict rule, an event with an empty cell is never a duplicate, and these verdicts
+//! come from production nodes. The literal rule of the paper lacks this condition. Nodes do not support it, so it is
+//! evaluated on the cells of a production filter in a single process.
 
 use std::collections::HashSet;
 
@@ -24,9 +25,9 @@ use crate::stream::{Keys, StreamSpec};
 const DISTINCT_SHARE: f64 = 0.168_6;
 const SLICING: &str = "vertical:40";
 
-/// Results of one run. The first half of the results is for the strict rule, and the second half is for the literal
-/// rule. Each half has one result for every threshold x = 0..=k, which consists of the number of wrong verdicts among
-/// all verdicts, and of the expected share of wrong verdicts.
+/// Results of one run. The first half of each list is for the strict rule, and the second half is for the literal rule.
+/// Each half has one entry for every threshold x = 0..=k. For each threshold, `wrong` contains the number of wrong
+/// verdicts among all verdicts, and `expected` contains the expected share of wrong verdicts.
 #[derive(Clone, Default)]
 pub(super) struct Found {
     wrong: Vec<Counts>,
@@ -96,14 +97,14 @@ fn of_literal(definition: &SlicedDefinition, set_min: u32, stream: &Events, seed
     Ok(wrong)
 }
 
-/// Returns the expected share of wrong verdicts over a stream. The verdict on a new event is wrong if the filter calls
-/// the event a duplicate, and the probability of this error depends on the fill at that time. The verdict on a repeat
-/// is wrong if the filter calls the repeat first-seen.
+/// Returns the expected share of wrong verdicts over a stream. Two kinds of verdicts are wrong: a new event that is
+/// called a duplicate, and a repeat that is called first-seen. The probability of the first error depends on the share
+/// of cells that are set when the event arrives, so it increases along the stream.
 ///
-/// The share of wrong verdicts on repeats does not depend on the fill of the filter, because the same cells of a key
-/// are lost at every occurrence. If the key was called first-seen before, all its remaining cells are set. If it was
-/// called a duplicate, enough of its cells were set already, and they are still set at its next occurrence. A repeat is
-/// therefore called first-seen iff fewer than x of its cells remain.
+/// The probability that a repeat is called first-seen is the same along the whole stream, because the same cells of a
+/// key are lost at every occurrence. If the first occurrence was called first-seen, it set all cells that remain. If it
+/// was called a duplicate, enough of them were already set. A repeat is therefore called first-seen only if fewer than
+/// x of its cells remain.
 fn expected(cells: f64, set_min: u32, rule: Rule, stream: &Events) -> f64 {
     let down = DOWN as f64 / f64::from(SLICES);
     let mut fill = 0.0;
@@ -124,9 +125,9 @@ fn expected(cells: f64, set_min: u32, rule: Rule, stream: &Events) -> f64 {
 /// By the strict rule, an event with an unset live cell is never a duplicate, so it is always recorded. The share is
 /// therefore `1 - (1 - 1/m)^k`, as in any filter.
 ///
-/// By the literal rule, fewer cells are set, because an event with an unset cell may be called a duplicate and is then
-/// not recorded. The unset cell is set only if fewer than x of the other positions of the key are live and set. The
-/// share is then `k/m P(binomial(k - 1, set) < x)`.
+/// By the literal rule, an event with an unset cell may be called a duplicate. It is then not recorded, so fewer cells
+/// are set. An unset cell of a new key is set only if fewer than x of the key's other positions are live and set,
+/// because the event is then called first-seen. The share is therefore `k/m P(binomial(k - 1, set) < x)`.
 fn set_by_key(cells: f64, set: f64, set_min: u32, rule: Rule) -> f64 {
     let of_key = plain::fill(cells, HASHES, 1.0);
     match rule {

@@ -30,8 +30,8 @@ pub(super) struct Law {
     pub(super) full: Full,
     /// Number of ticks for which an event is known, including its own tick.
     pub(super) alive_ticks: u64,
-    /// Number of ticks for which batches may continue without maintenance. For this time after their expiry, expired
-    /// timers stay in the cells, and a generation that has only expired timers is not dropped yet.
+    /// Number of ticks for which the filter may process batches without maintenance. Expired timers are cleared only by
+    /// maintenance. Until then, they stay in the cells, and a generation that has only expired timers is not dropped.
     pub(super) upkeep_ticks: u64,
     /// Number of ticks in a sweep. Each tick visits a part of the timers and clears those that have expired.
     pub(super) sweep_ticks: u64,

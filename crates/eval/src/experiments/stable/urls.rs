@@ -1,7 +1,8 @@
 //! A stream of URLs, the measured errors of a filter over it, and the expected errors.
 //!
-//! The expected errors follow from the actual stream that was drawn, and not only from its distribution. A stream that
-//! happens to have more repeats than average therefore has other expected errors.
+//! The expected errors are computed from the stream that was actually drawn, and not from the distribution of its keys.
+//! By chance, a drawn stream can have more repeats than average, and its expected errors then differ from the average
+//! too.
 //!
 //! This module does not depend on which filters are compared.
 
@@ -126,9 +127,9 @@ impl Urls {
     /// Returns the expected errors of a filter with Max = 1 over the stream.
     ///
     /// The derivation calculates the probability that a cell is zero. It looks backwards from the present: a cell is
-    /// zero if the last arrival that changed the cell cleared it. Each arrival clears a given cell with the probability
-    /// `P/m`. None of the last j arrivals has set the cell with the probability `(1 - 1/m)^(K D_j)`, where `D_j` is the
-    /// number of different keys among these arrivals.
+    /// zero if the last arrival that changed it has cleared it. Two probabilities are needed. Each arrival clears a
+    /// given cell with the probability `P/m`. None of the last j arrivals has set the cell with the probability `(1 -
+    /// 1/m)^(K D_j)`, where `D_j` is the number of different keys among these arrivals.
     ///
     /// Consider a cell of a key that last arrived g arrivals ago. That arrival set the cell, so only one of the g - 1
     /// arrivals since then can have cleared it. The cell is therefore zero with the probability `Z_g = sum over j from
@@ -139,9 +140,10 @@ impl Urls {
     /// (1 - P/m)^t (1 - 1/m)^(K n)`. The event is called new if at least one of its K cells is zero.
     ///
     /// The number `D_j` of different keys among the last j arrivals varies along the stream, so the derivation uses its
-    /// mean. `D_j` equals the number of those arrivals whose key has not occurred again since, because each key is
-    /// counted only at its last arrival. The mean is therefore the sum of the probabilities that the key of an arrival
-    /// has not occurred again (Denning, "The working set model for program behavior", 1968).
+    /// mean. To determine `D_j`, each key is counted only at its last arrival, which is the arrival after which the key
+    /// has not occurred again. The mean of `D_j` is therefore a sum over the j arrivals, whose terms are the
+    /// probabilities that the key of an arrival has not occurred again (Denning, "The working set model for program
+    /// behavior", 1968).
     ///
     /// If all keys are different, then `D_j = j`, and the result converges to the stable point of Deng and Rafiei.
     pub(super) fn expected(&self, of: Cells) -> Scores {
