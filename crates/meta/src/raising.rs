@@ -92,9 +92,9 @@ pub(crate) fn reads(meta: &Meta) -> Reads {
     Reads { newest: NEWEST_FORMAT, holds: holds_format(meta) }
 }
 
-/// Task that raises the format of the cluster automatically. The task raises the format when this node is the leader,
-/// and when no node has prevented the change for the configured time. It ends as soon as the cluster uses the newest
-/// format.
+/// Task that raises the format of the cluster automatically. The task acts only on the leader. It raises the format
+/// when all nodes have been able to read the newer format for the configured time and no node has prevented the change.
+/// It ends as soon as the cluster uses the newest format.
 pub(crate) async fn when_all_can(meta: Meta) {
     meta.inner.stop.run_until_cancelled(raise_in_time(&meta)).await;
 }

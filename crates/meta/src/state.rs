@@ -1,6 +1,6 @@
 //! The replicated state that commands change. It consists of the cluster map, the hash secrets of the filters, and the
-//! outcomes of the newest commands. The outcomes are stored so that a repeated command gets the same answer as the
-//! first time. A number of a node or filter is never assigned twice.
+//! outcomes of the newest commands. If a command is sent a second time, its stored outcome is returned, so the sender
+//! gets the same answer as the first time. The number of a node or filter is never assigned twice.
 //!
 //! The cluster map states a format, and the whole state is encoded in that format.
 

@@ -1,7 +1,8 @@
 //! Encodes and decodes fences of claims, and the holders of claimed events in a reply.
 //!
-//! A decoded list of fences or holders has exactly one entry for each event of the message. Decoding never allocates
-//! memory according to a number that the message merely announces, so a forged message cannot exhaust memory.
+//! A decoded list of fences or holders has exactly one entry for each event of the message. A message can announce a
+//! large number of entries without containing them. Decoding never allocates memory for entries that are only
+//! announced, so a forged message cannot exhaust memory.
 
 use firstseen_routing::{Decision, Epoch, Fence, FilterId, Hold, Reason};
 

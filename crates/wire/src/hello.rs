@@ -81,8 +81,8 @@ pub fn accept_welcome(reply: &proto::ObserveReply) -> Result<Credit, WireError> 
     })
 }
 
-/// Checks whether a peer speaks the protocol version of this crate. `least` and `greatest` are the oldest and the
-/// newest version that the peer speaks. `greatest` is 0 if the peer speaks only the version `least`.
+/// Checks whether a peer speaks the protocol version of this crate. The peer speaks all versions from `least` to
+/// `greatest`. If `greatest` is 0, the peer speaks only the version `least`.
 ///
 /// # Errors
 /// Returns [`WireError::Version`] if the peer does not speak this version.

@@ -30,9 +30,9 @@ const BEGIN_MAX: usize = 1024;
 
 /// Maximum time, in milliseconds, for which the move of a slice waits for a long retry horizon.
 ///
-/// The retry horizon of a filter is the time for which a producer may retry a batch. A move waits for this time, so
-/// that the new owner of the slice recognises retries of earlier batches. If the retry horizon is longer than this
-/// limit, the move waits only until the limit.
+/// A move waits for the retry horizon of the filter, which is the time for which a producer may retry a batch. After
+/// this wait, the new owner of the slice recognises retries of all batches that can still be retried. If the retry
+/// horizon is longer than this limit, the move waits only for the limit.
 const HORIZON_MAX_MS: u32 = 60_000;
 
 /// Flags of `firstseen cluster rebalance`.

@@ -108,8 +108,8 @@ pub struct ClusterArgs {
 }
 
 impl ClusterArgs {
-    /// Checks that no flag selects a part of a cluster although `--cluster` is missing. The parser of the flags skips its
-    /// own check if a flag such as `--window`, which excludes `--cluster`, is present.
+    /// Checks that no flag selects a part of a cluster although `--cluster` is missing. The parser of the flags makes
+    /// the same check, but skips it if the command line has a flag that excludes `--cluster`, such as `--window`.
     ///
     /// # Errors
     /// Returns a [`UsageError`] that names the first such flag.

@@ -107,7 +107,8 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// Prepares a run: checks its input and output files, locks its saved state, and checks that the input begins with
-    /// text. `outputs` are the paths of the output files that only the present command has.
+    /// text. `outputs` contains the paths of the output files of the present command. The output files that all
+    /// commands have are specified by `run`.
     ///
     /// # Errors
     /// Returns an error if a file cannot be used, or if another run uses the state.

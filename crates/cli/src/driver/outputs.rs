@@ -1,6 +1,6 @@
 //! The outputs of a run, and the rules for records that the filter does not judge. Such a record is first counted by
-//! its reason. It is then passed on, written to the output of `--rejected`, or dropped, as `--unjudged` and
-//! `--rejected` determine.
+//! the reason why it is not judged. The flags `--unjudged` and `--rejected` then determine whether the record is passed
+//! on, written to a separate output, or dropped.
 
 use std::iter::once;
 

@@ -12,8 +12,9 @@ use crate::input::{Input, Times};
 use crate::unjudged::UnjudgedArg;
 use crate::unjudged::counts::Unjudged;
 
-/// The messages of a batch, as an example of records that are not text. A span is a range of message indexes instead of
-/// a range of bytes. The payload of a message is its key, and a message with an empty payload has no key.
+/// The messages of a batch, as an example of records that are not text. The span of a record is a range of bytes for
+/// text, but a range of message indexes here. The payload of a message is its key, and a message with an empty payload
+/// has no key.
 #[derive(Default)]
 struct Messages(Vec<String>);
 

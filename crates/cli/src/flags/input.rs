@@ -315,9 +315,8 @@ impl InputArgs {
     /// Determines where the times of events come from: from a field of each record, or from the moment at which the
     /// record arrives.
     ///
-    /// `needs_time` names the part of the run that needs times, such as the window, and a flag that avoids the need.
-    /// Both are used in the error message that appears if the records have no time. `needs_time` is `None` if the run
-    /// needs no times.
+    /// `needs_time` is `None` if the run needs no times. Otherwise it names the part of the run that needs times, such
+    /// as the window, and a flag that avoids this need. If the records have no time, the error message contains both.
     ///
     /// # Errors
     /// Returns an error if the time is missing, or if flags name it twice.
@@ -396,8 +395,8 @@ impl InputArgs {
     }
 
     /// Returns a text that describes how keys are made from records, such as the names of the key fields. The text is
-    /// stored together with a saved filter. A later run that makes keys in another way would not recognise the events
-    /// of the saved filter. The run can therefore use the saved filter only if its own text is the same.
+    /// stored together with a saved filter. A run can use a saved filter only if its own text is the same as the stored
+    /// text. If the run made keys in a different way, it would not recognise the events of the saved filter.
     pub fn key_identity(&self) -> String {
         let mut key = self.key_names();
         if key.is_empty() && !self.is_whole() {

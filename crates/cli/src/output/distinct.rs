@@ -26,7 +26,7 @@ enum Identity {
     /// A file that does not exist yet: the canonical path of its folder, followed by its name.
     Missing(PathBuf),
     /// A pipe, a terminal or a device, which a run may read and write at the same time. This check never opens such a
-    /// file, because a program at the other end of a pipe would end when the pipe is closed again.
+    /// file. If it opened a pipe and closed it again, a program at the other end of the pipe would end.
     Stream,
 }
 

@@ -121,8 +121,8 @@ fn what_is_told_of_a_move_that_was_given_up_is_not_of_the_next() {
 }
 
 /// Tests a move whose target node restarts before the slice has arrived. After the restart, the node must fetch the
-/// slice again. If an operator accepts the losses of the filter during the move, the copies on both nodes must count as
-/// complete.
+/// slice again. The test also checks what happens if an operator accepts the losses of the filter during the move: the
+/// copies on both nodes must then count as complete.
 #[test]
 fn an_arrival_survives_restarts_and_forgiving_settles_it() {
     let mut cluster = cluster(2, "vertical:4");

@@ -1,9 +1,9 @@
 //! Reserves disk space for the database of the consensus, by a file that occupies the space. When the disk is full, for
 //! example because other programs have filled it, the file is removed so that the database can use its space.
 //!
-//! When the disk is full, the other parts of the node must stop using disk space, because the reserved space is meant
-//! for the database alone. They are therefore notified before the file is removed. They are also notified if there is
-//! not enough space to create the file in the first place.
+//! The reserved space is meant for the database alone, so the other parts of the node must stop using disk space when
+//! the disk is full. They are notified before the file is removed. They are also notified if there is not enough space
+//! to create the file in the first place.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -197,9 +197,9 @@ fn requests_cost_what_the_plan_says() {
     }
 }
 
-/// Checks the size of replies to batches of 1,024 events. If one node alone decides each event, a reply may take at
-/// most 0.2 bytes for each event. If several nodes decide an event together, the batch is answered in several replies,
-/// and these may take at most 0.5 bytes for each event.
+/// Checks the size of replies to batches of 1,024 events. If each event is decided by a single node, a reply may take
+/// at most 0.2 bytes for each event. If several nodes must decide an event together, the batch is answered in several
+/// replies, which may take at most 0.5 bytes for each event.
 #[test]
 fn replies_cost_a_fifth_of_a_byte() {
     let numbers = &mut Numbers::new(6);
