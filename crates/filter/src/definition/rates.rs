@@ -35,7 +35,9 @@ pub(super) fn block_rates(geometry: &Geometry) -> BlockRates {
     BlockRates::new(geometry.block_cells(), geometry.hashes())
 }
 
-/// Returns the rate of cells that hold `events` events.
+/// Returns the rate of cells that hold `events` events, each at `k` positions. The formula does not apply to buckets of
+/// fingerprints, so kind `cuckoo` uses [`crate::rates::cuckoo`] instead. The arm for buckets is only a fallback: a
+/// definition read from outside can combine a kind with a layout that the kind does not have.
 pub(super) fn rate(geometry: &Geometry, events: f64) -> f64 {
     let cells = geometry.cells() as f64;
     match geometry.layout() {
@@ -44,7 +46,8 @@ pub(super) fn rate(geometry: &Geometry, events: f64) -> f64 {
     }
 }
 
-/// Returns the mean rate while the cells fill up with `events` events.
+/// Returns the mean rate while the cells fill up with `events` events. As in [`rate`], the arm for buckets is only a
+/// fallback.
 pub(super) fn stream_mean(geometry: &Geometry, events: f64) -> f64 {
     let cells = geometry.cells() as f64;
     match geometry.layout() {
