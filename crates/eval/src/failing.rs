@@ -13,12 +13,14 @@ use firstseen_filter::rates::failures::Rule;
 use firstseen_filter::{Digest, Stamp};
 use firstseen_routing::{Route, SlicedFilter};
 
-/// Rule that decides whether an event is called a duplicate while some of its slices may be down. At least `set_min`
-/// (x) of its k cells must be set on slices that are not down. The strict rule additionally requires that no cell on
-/// such a slice is empty.
+/// Rule that decides whether an event is called a duplicate while some of its slices may be down. There are two
+/// conditions:
 ///
-/// The extreme values of x have a simple meaning. With x = 0, a slice that is down counts as if it had the event. With
-/// x = k, it counts as if it did not have the event.
+/// - At least `set_min` (x) of the event's k cells must be set on slices that are not down.
+/// - The strict rule also requires that none of the event's cells on these slices is empty.
+///
+/// The least and the greatest x have a simple meaning for the strict rule. With x = 0, the cells on slices that are
+/// down count as set. With x = k, they count as empty, so an event is first-seen if one of its slices is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Belief {
     /// Minimum number of live and set cells (x of k).
@@ -27,9 +29,9 @@ pub(crate) struct Belief {
     pub(crate) rule: Rule,
 }
 
-/// Returns whether an event that occurs at the present time of the filter is called a duplicate, if the slices for
-/// which `is_down` is true cannot be queried. Returns `None` if the cells of this kind or layout cannot be tested
-/// individually. The function does not support filters that grow.
+/// Returns whether an event that occurs at the present time of the filter is called a duplicate. Slices for which
+/// `is_down` is true are not queried. Returns `None` if the cells of this kind or layout cannot be tested individually.
+/// The function does not support filters that grow.
 pub(crate) fn is_duplicate_while_down(
     filter: &SlicedFilter,
     event: Digest,

@@ -1,8 +1,8 @@
 //! Nodes of a filter or of a tree, as experiments ask them.
 //!
-//! Every slice of a filter, or every filter of a tree, is on its own node. To measure only the decisions of nodes, all
-//! disturbances are excluded: messages arrive in the order in which they were sent, no message is lost, and time stands
-//! still.
+//! Every slice of a filter, or every filter of a tree, is on its own node. Experiments should measure only the
+//! decisions of the nodes, so nothing disturbs the nodes: messages arrive in the order in which they were sent, no
+//! message is lost, and the clocks do not advance.
 //!
 //! This module does not depend on how nodes are connected or on what is measured.
 

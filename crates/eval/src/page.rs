@@ -194,8 +194,8 @@ fn expectations(page: &mut String, document: &Document) {
     }
 }
 
-/// Returns each formula once, with the words that introduce it. If an experiment has several formulas, these words name
-/// the series whose expected values the formula gives.
+/// Returns each formula of a document once, together with a sentence that introduces it. If the document has several
+/// formulas, the sentence names the series whose expected values the formula gives.
 pub(crate) fn formulas(document: &Document) -> Vec<(String, &str)> {
     let all: Vec<_> =
         document.panels.iter().flat_map(|panel| panel.series.iter().map(move |series| (panel, series))).collect();
@@ -214,8 +214,9 @@ pub(crate) fn formulas(document: &Document) -> Vec<(String, &str)> {
     introduced.collect()
 }
 
-/// Returns the words that name the series `chosen` out of `all`. If another series of the same name has another
-/// formula, the words include the title of the panel.
+/// Returns text that names the series `chosen`, so that a reader can tell them from the other series in `all`. Two
+/// series can have the same name but different formulas. In that case, the text also contains the titles of their
+/// panels.
 fn of_series<'a>(all: &[(&'a Panel, &'a Series)], chosen: impl Iterator<Item = &'a (&'a Panel, &'a Series)>) -> String {
     let mut clear: Vec<&str> = Vec::new();
     let mut by_panel: Vec<(&str, Vec<&str>)> = Vec::new();

@@ -1,7 +1,8 @@
 //! Renders all results as one Markdown text, for a repository that stores them.
 //!
-//! The text contains every point and line of every document, in order, with the expected value and the formula of the
-//! expected value. Texts from documents are escaped, so that no text can end a cell or a row of a table early.
+//! The text contains every point and line of every document, in order. For each of them, it also contains the expected
+//! value and the formula of this value. Texts from documents are escaped, so that a character such as `|` cannot end a
+//! cell of a table early.
 //!
 //! This module does not read or write files.
 

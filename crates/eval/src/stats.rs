@@ -32,9 +32,9 @@ pub const FALSE_ALARM: f64 = 1e-3;
 /// Maximum relative difference between a measured value and its expected value. A point with a greater difference
 /// counts as out of band, if it was measured precisely enough.
 pub const OFF_MAX: f64 = 0.1;
-/// Confidence level that decides whether the limit [`OFF_MAX`] applies to a point. The limit applies only if the
-/// point's confidence interval at this level is narrower than the limit, which means that the point was measured
-/// precisely enough. The level corresponds to 4 standard errors if the variance is known.
+/// Confidence level that decides whether a point was measured precisely enough for the limit [`OFF_MAX`]. The limit
+/// applies only if the confidence interval of the point at this level is narrower than the limit. If the variance is
+/// known, the level corresponds to 4 standard errors.
 const OFF_CONFIDENCE: f64 = 1.0 - 6.3e-5;
 /// Relative difference up to which two numbers count as equal except for rounding.
 const ROUNDING: f64 = 1e-9;
@@ -67,8 +67,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Returns the rate of all runs together: `p = sum s_r / sum n_r`, where run r has `s_r` successes in `n_r` trials.
-    /// The error of the rate is that of a ratio estimator for R runs, `error^2 = R/(R-1) * sum (s_r - p n_r)^2 / (sum
+    /// Returns the rate of all runs together. If run r has `s_r` successes in `n_r` trials, this rate is `p = sum s_r /
+    /// sum n_r`. Its error is that of a ratio estimator for R runs, `error^2 = R/(R-1) * sum (s_r - p n_r)^2 / (sum
     /// n_r)^2` (Cochran, "Sampling Techniques", 1977, 6.3 and 10A.2).
     ///
     /// ```
@@ -88,9 +88,10 @@ impl Estimate {
         Self { mean, standard_error, distance_error: standard_error, runs, samples: trials, successes: Some(successes) }
     }
 
-    /// Returns the measured rate of all runs together, and their expected rate, if each run r has its own expected rate
-    /// `e_r`. The expected rate of all runs is `e = sum e_r n_r / sum n_r`. The error of the distance `p - e` is
-    /// computed from the differences `d_r = s_r - e_r n_r` of the runs, as the error of a ratio.
+    /// Returns the measured and the expected rate of all runs together, for runs that each have an expected rate of
+    /// their own. If run r has the expected rate `e_r` and `n_r` trials, the expected rate of all runs is `e = sum e_r
+    /// n_r / sum n_r`. The error of the distance `p - e` is computed from the differences `d_r = s_r - e_r n_r` of the
+    /// runs, as the error of a ratio.
     pub fn of_counts_with_expected(runs: &[Counts], expected: &[f64]) -> (Self, f64) {
         let pooled = Self::of_counts(runs);
         let distances = runs.iter().zip(expected).map(|(run, rate)| run.successes as f64 - rate * run.trials as f64);
@@ -137,23 +138,25 @@ impl Estimate {
         (Self { distance_error: distance.standard_error, ..values }, values.mean - distance.mean)
     }
 
-    /// Returns the estimate with an error that is suitable for counts of rare events. If no run has met a rare event,
-    /// all runs have the same count, so the error that follows from their differences is zero. Another run could still
-    /// have met the event once. The error of the mean is therefore at least `1 / sqrt(R)` for R runs.
+    /// Returns the estimate with an error that is suitable for counts of rare events. The usual error is computed from
+    /// the differences between runs. If no run has met a rare event, all runs have the same count, so this error is
+    /// zero, although another run could have met the event once. The error of the mean is therefore at least `1 /
+    /// sqrt(R)` for R runs.
     pub fn of_rare(self) -> Self {
         self.with_error_of(f64::from(self.runs).sqrt().recip())
     }
 
-    /// Returns the estimate with a distance error of at least `error`. Use this method if the error is known from
-    /// another source. The differences between runs do not show the error of a rare event if no run has met the event.
+    /// Returns the estimate with a distance error of at least `error`. This method is useful if the error is known from
+    /// another source than the differences between runs. For example, if no run has met a rare event, the runs do not
+    /// differ, but the error is not zero.
     pub fn with_error_of(self, error: f64) -> Self {
         Self { distance_error: self.distance_error.max(error), ..self }
     }
 
     /// Returns the interval that contains the true mean with the given confidence, which must be above 0 and below 1.
-    /// The interval is `mean -+ t(R-1) error`. For counts it is at least as wide as Wilson's score interval (1927),
-    /// which is never empty, even if there were no successes. The values of a single run have no finite interval, so
-    /// the result then contains all numbers.
+    /// The interval is `mean -+ t(R-1) error`. For counts, it is at least as wide as Wilson's score interval (1927),
+    /// because that interval is not empty even if there were no successes. A single run does not show how much runs
+    /// differ, so the interval then contains all numbers.
     pub fn interval(&self, confidence: f64) -> (f64, f64) {
         let reach = self.reach(confidence, self.standard_error);
         let low = self.mean - reach;
@@ -177,20 +180,23 @@ impl Estimate {
         }
     }
 
-    /// Judges the measured mean by comparing it with the expected value. A point is out if its mean is outside a band
-    /// around the expected value, or if it differs from the expected value by more than 10 %.
+    /// Judges the measured mean of a point by comparing it with the expected value. The result is [`Judged::Out`] if
+    /// the mean lies outside a band around the expected value, or if it was measured precisely and still differs from
+    /// the expected value by more than 10 %. Otherwise the result is [`Judged::In`].
     ///
-    /// The parameter `points` is the number of points that are judged together. If every run has its own expected
-    /// value, the band is computed from the error of the difference between the measured and the expected values.
+    /// The parameter `points` is the number of points that are judged together: the more points there are, the wider
+    /// the band is. If every run has its own expected value, the band is computed from the error of the difference
+    /// between the measured and the expected values.
     ///
-    /// The band is so wide that it rarely excludes a mean by chance. If the formula is correct, the mean lies in the
-    /// band with the probability `1 - 10^-3 / points` (Bonferroni). A document of any length then has a point outside
-    /// its band in only one of a thousand cases. For R runs, the band is `expected -+ t(R-1) error`. If the values are
-    /// counts, the exact binomial band for the same number of independent trials is used instead, provided that it is
-    /// wider.
+    /// The width of the band is chosen so that a document rarely has a point outside its band by chance. If the formula
+    /// is correct, the mean of a point lies in the band with the probability `1 - 10^-3 / points` (Bonferroni). Of a
+    /// thousand documents with correct formulas, only one then has such a point, however many points a document has.
     ///
-    /// The limit of 10 % is needed because the band becomes wide if a document has many points, so that it could hide a
-    /// wrong formula. The limit applies only to points that were measured precisely: if the formula is correct, only
+    /// For R runs, the band is `expected -+ t(R-1) error`. For counts, the exact binomial band for the same number of
+    /// independent trials is used instead if it is wider.
+    ///
+    /// The limit of 10 % is needed because the band is wide if a document has many points. A wide band alone could hide
+    /// a wrong formula. The limit applies only to points that were measured precisely: if the formula is correct, only
     /// one in 16,000 of these points exceeds the limit by chance. For rates, the error of a point is assumed to be at
     /// least the binomial error `sqrt(p (1 - p) / n)`, where p is the expected rate and n is the number of trials.
     ///
@@ -235,9 +241,10 @@ fn ratio_error(residuals: impl Iterator<Item = f64>, trials: u64) -> f64 {
 }
 
 /// Returns Wilson's score interval (1927) of s successes in n trials. With the quantile z of the normal distribution,
-/// the interval is `(s + z^2/2 -+ z sqrt(s (n - s)/n + z^2/4)) / (n + z^2)`. The interval of Clopper and Pearson cannot
-/// be used, because it needs quantiles of Beta distributions. The search of `statrs` for these quantiles does not end
-/// if s = 0 and n is in the millions.
+/// the interval is `(s + z^2/2 -+ z sqrt(s (n - s)/n + z^2/4)) / (n + z^2)`.
+///
+/// The interval of Clopper and Pearson is not used, because it needs quantiles of Beta distributions. The search of
+/// `statrs` for these quantiles does not end if s = 0 and n is in the millions.
 fn wilson(successes: f64, trials: f64, confidence: f64) -> (f64, f64) {
     let z = Normal::standard().inverse_cdf((1.0 + confidence) / 2.0);
     let middle = successes + z * z / 2.0;

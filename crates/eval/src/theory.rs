@@ -36,9 +36,10 @@ impl JumpingCounters {
     ///
     /// `s_0' = h (1 - F) + h (1 - F^(k-1)) (s_1 + s_2 + ..)`, `s_a' = -h (1 - F^(k-1)) s_a`.
     ///
-    /// The equations are valid within a sub-window. When the window jumps, the age of every cell increases by one, and
-    /// the cells of the greatest age become empty. The function integrates the equations with the midpoint rule. It
-    /// returns the mean of the false-positive rate `F^k` over this course.
+    /// Within a sub-window, the shares of cells by age follow the equations. When the window jumps to the next
+    /// sub-window, the age of every set cell increases by one, and the cells of the greatest age become empty. The
+    /// function integrates the equations with the midpoint rule, and returns the mean of the false-positive rate `F^k`
+    /// over this course.
     ///
     /// ```
     /// use firstseen_eval::theory::JumpingCounters;

@@ -1,10 +1,13 @@
 //! Tests that experiments detect errors in the production code. Each test changes one production line in a copy of the
-//! sources and builds the copy. The series of an experiment that depend on this line must then have points that are
-//! out, while the unchanged build of the same copy has none. Rules of cuckoo filters that no experiment can switch off
-//! are broken in the same way, and tests of the filter must fail.
+//! sources, and builds the copy. The experiment is then run with two builds: that with the changed line, and one
+//! without the change. With the changed line, the series that depend on it must contain points outside the range that
+//! their formula permits. Without the change, they must contain none.
 //!
-//! All builds of these tests use the same copy of the sources, one after the other. If there were two copies with the
-//! same packages and a shared target folder, the build of one copy could be mistaken for that of the other.
+//! Some rules of cuckoo filters cannot be switched off for an experiment. Lines for these rules are changed in the same
+//! way, but then tests of the filter must fail.
+//!
+//! All builds of these tests use a single copy of the sources, one after the other. Two copies would contain packages
+//! of the same names and share a target folder, so Cargo could mistake the build of one copy for that of the other.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +25,7 @@ struct Fault {
     broken: &'static str,
     experiment: &'static str,
     runs: u32,
-    /// Panels and series that must have points that are out.
+    /// Panels and series that must have points outside the range that their formula permits.
     flagged: &'static [(&'static str, &'static str)],
 }
 
@@ -60,9 +63,9 @@ const FAULTS: [Fault; 3] = [
     },
 ];
 
-/// Line of code on which a guarantee of kind `cuckoo` depends, its replacement, and a test of `crates/filter` that must
-/// fail with the replacement. One guarantee is missing here: an entry never leaves its region. No single line can break
-/// it, because the code that moves entries has access to only one region.
+/// A line of code on which a guarantee of cuckoo filters depends, its replacement, and a test of `crates/filter` that
+/// must fail with the replacement. The guarantee that an entry never leaves its region is not tested in this way. The
+/// code that moves entries has access to only one region, so no single line can break this guarantee.
 struct BrokenRule {
     rule: &'static str,
     file: &'static str,

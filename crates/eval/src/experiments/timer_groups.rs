@@ -14,9 +14,10 @@ pub(super) struct TimerGroups {
     pub(super) hashes: u32,
     /// Share of timers that are alive (p).
     pub(super) fill: f64,
-    /// Mean number of times that events raise a live timer within a window. If all events set their timers, this number
-    /// is `-ln(1 - p)`, where p is the share of live timers. If false positives set no timers, the number is lower: the
-    /// timers of a false positive are all live, and each of them would have been raised.
+    /// Mean number of times that events raise a live timer within a window. A timer is raised when an event sets it to
+    /// a later time. If all events set their timers, this number is `-ln(1 - p)`, where p is the share of live timers.
+    /// If false positives set no timers, the number is lower, because all timers of a false positive are live and are
+    /// not raised.
     pub(super) raises: f64,
 }
 
@@ -24,9 +25,9 @@ pub(super) struct TimerGroups {
 const STEPS: u32 = 200;
 
 impl TimerGroups {
-    /// Returns the probability that all k timers of an unseen key are live and that at least `least` of them are equal.
-    /// All k timers are live with the probability `p^k`. A group of `least` timers is equal if the same event was the
-    /// last to set all of them ([`Self::same`]).
+    /// Returns the probability that all k timers of an unseen key are live, and that at least `least` of them are
+    /// equal. The first of these conditions has the probability `p^k`, where p is the share of live timers. Timers are
+    /// equal if the same event was the last to set all of them ([`Self::same`]).
     pub(super) fn unseen(&self, least: u32) -> f64 {
         let any = some_of(choose(self.hashes, least), self.same(least, self.fill));
         self.fill.powi(self.hashes as i32) * if least <= 1 { 1.0 } else { any }
@@ -34,9 +35,10 @@ impl TimerGroups {
 
     /// Returns the probability that a delivered key has `least` equal timers, averaged over the ages of a window.
     ///
-    /// Consider an event of age a, in windows. A later event has raised a given timer of this event with the
-    /// probability `o = 1 - e^(-a raises)`. The number u of timers that no later event has raised has a binomial
-    /// distribution, and these u timers are still equal.
+    /// Consider an event of age a, measured in windows. Its k timers were equal at first, but later events may have
+    /// raised some of them. For a given timer, this has happened with the probability `o = 1 - e^(-a raises)`. The
+    /// number u of timers that no later event has raised has a binomial distribution, and these u timers are still
+    /// equal.
     ///
     /// If u is below `least`, the key can still have `least` equal timers. This is the case if the same later event was
     /// the last to raise `least` of the k - u raised timers.
@@ -54,15 +56,17 @@ impl TimerGroups {
         chances.sum()
     }
 
-    /// Returns the probability that the timers at j given positions are equal because the same event was the last to
-    /// set all of them. The number j is `positions`. Each timer was set within a period in which events set a share s
-    /// (`set`) of all timers.
+    /// Returns the probability that the timers at j given positions are equal, because the same event was the last to
+    /// set all of them. The parameter `positions` is the number j. The parameter `set` is the share s of all timers
+    /// that were set within the considered period.
     ///
     /// Several of the j positions may lie in the same cell, so the derivation sums over the number i of different
-    /// cells. In a slice of m cells, j positions lie in i different cells with a probability of about `S(j, i)
-    /// m^(i-j)`, where `S(j, i)` is a Stirling number of the second kind. A single event with k positions sets all i
-    /// cells with the probability `k (k-1) .. (k-i+1) / m^i`. In addition, no later event may have set any of these
-    /// cells again.
+    /// cells. In a slice of m cells, three probabilities are needed for each i:
+    ///
+    /// - The j positions lie in i different cells with a probability of about `S(j, i) m^(i-j)`, where `S(j, i)` is a
+    ///   Stirling number of the second kind.
+    /// - A single event with k positions sets all i cells with the probability `k (k-1) .. (k-i+1) / m^i`.
+    /// - With a probability that depends on s, no later event has set any of these cells again.
     ///
     /// The sum over all events of the period is `m^(1-j) s^(-j) sum over i of S(j, i) (k-1) .. (k-i+1) (1 - (1-s)^i) /
     /// i`.

@@ -88,20 +88,20 @@ impl Cell {
 
     /// Returns the probability that the timer runs d windows after its own time has ended, for d from 0 to 1.
     ///
-    /// The function first computes the probability that the timer has stopped. A timer has stopped if no event has set
-    /// it in the last window, which is the window that ends at the time of the lookup. The original event keeps the
-    /// timer running during the first part of that window, whose length is 1 - d. Other events raise a running timer r
-    /// times per window on average, so no event raises it in this part with the probability `e^(-r (1-d))`.
+    /// The function first computes the probability that the timer has stopped, which means that no event has set it in
+    /// the last window. The last window ends at the time of the lookup and has two parts. During the first part, whose
+    /// length is 1 - d, the original event still keeps the timer running. Other events raise a running timer r times
+    /// per window on average, so no event raises it in this part with the probability `e^(-r (1-d))`.
     ///
-    /// In the rest of the last window, whose length is d, an event before that window may keep the timer running. Let l
-    /// be the time at which the timer was last set before the last window. This time lies between 0 (the original
-    /// event) and d. In the rest of the window, the timer then runs for l and is empty for d - l. Events hit an empty
-    /// timer h times per window on average, so no event sets the timer in this part with the probability `e^(-r l - h
-    /// (d-l))`.
+    /// During the second part of the last window, whose length is d, the timer runs for some time and is then empty,
+    /// unless an event sets it. Let l be the time at which it was last set before the last window. This time lies
+    /// between 0, the time of the original event, and d. In the second part, the timer runs for l and is empty for d -
+    /// l. Events hit an empty timer h times per window on average, so no event sets the timer in this part with the
+    /// probability `e^(-r l - h (d-l))`.
     ///
-    /// The last probability must be averaged over l. The time l is 0 with the probability `e^(-r d)`, and otherwise has
-    /// the density `r e^(-r (d-l))`. The average is `e^(-(r+h) d) + r/h e^(-r d) (1 - e^(-h d))`. For d = 1, the timer
-    /// has stopped with a probability that is nearly the share of empty timers among all timers.
+    /// This probability depends on l, so it must be averaged over l. The time l is 0 with the probability `e^(-r d)`,
+    /// and otherwise has the density `r e^(-r (d-l))`. The average is `e^(-(r+h) d) + r/h e^(-r d) (1 - e^(-h d))`. For
+    /// d = 1, the timer has stopped with a probability that is nearly the share of empty timers among all timers.
     fn runs_after(&self, d: f64) -> f64 {
         let Self { hits: h, raises: r } = *self;
         let since = (-(r + h) * d).exp() - r / h * (-r * d).exp() * (-h * d).exp_m1();
@@ -120,9 +120,9 @@ impl Cell {
     }
 }
 
-/// Performs one run, and returns two counts for each age of events at the end of the stream. The first is the number of
-/// events that were delivered and then repeated after half a window. The second is the number of these events that are
-/// called duplicates at the end of the stream.
+/// Performs one run, and returns two counts for each age that events have at the end of the stream. All counted events
+/// were delivered, and were repeated after half a window. The first count is the number of these events. The second
+/// count is the number of them that are called duplicates at the end of the stream.
 fn counted(spec: &FilterSpec, window_ticks: usize, seed: u64) -> Result<Vec<Counts>, EvalError> {
     let mut subject = Subject::new("timers", spec, "none", seed)?;
     let sightings: Vec<Event> = distinct((STREAM_WINDOWS * window_ticks) as u64, seed)?.collect();

@@ -1,7 +1,8 @@
 //! Iterator over the events of a stream, each with its key, arrival, lateness and site.
 //!
-//! The times of arrival never decrease. Each property of an event has its own random numbers. A stream with sites
-//! therefore has the same keys as the same stream without sites.
+//! The times of arrival never decrease. The random numbers for each property of an event are independent of those for
+//! other properties. A change of one property therefore leaves the others as they are. For example, a stream with sites
+//! has the same keys as the same stream without sites.
 //!
 //! This module does not depend on how events are used.
 
@@ -47,9 +48,12 @@ impl Events {
         })
     }
 
-    /// Returns the key with the given rank, counted from 1. The meaning of the rank depends on the distribution. For
-    /// Zipf's law it is the rank by popularity. If all keys have the same probability, it is the number of the key. For
-    /// all other distributions it is the order in which new keys appear.
+    /// Returns the key with the given rank, counted from 1. What the rank means depends on the distribution of the
+    /// keys:
+    ///
+    /// - For Zipf's law, it is the rank by popularity.
+    /// - If all keys have the same probability, it is the number of the key.
+    /// - For all other distributions, it is the order in which new keys appear.
     pub fn ranked(&self, rank: u64) -> u64 {
         self.keys.ranked(rank)
     }

@@ -82,8 +82,8 @@ pub struct StreamSpec {
     pub bursts: Vec<Burst>,
     /// Number of sites from which events come.
     pub sites: u32,
-    /// Share of the events of a key that come from the key's home site. The other events of the key are distributed
-    /// evenly over all other sites. With a share of `1 / sites`, a key has no preferred site.
+    /// Share of a key's events that come from the home site of the key. All other sites share the remaining events of
+    /// the key equally. If the value is `1 / sites`, every site gets the same share, so the key has no preferred site.
     pub home_share: f64,
     /// Share of the events that arrive later than they occurred.
     pub late_share: f64,

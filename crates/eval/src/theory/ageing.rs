@@ -38,12 +38,14 @@ impl AgePartitioned {
 
     /// Returns the probability that a new event finds k adjacent slices that have its bits, just before a step.
     ///
-    /// The rate is computed just before a step, when slices are fullest. Slice i has then received events for `min(i +
-    /// 1, k)` steps, so the share of its set bits is `r_i = 1 - 2^(-min(i + 1, k) / k)`.
+    /// The function computes the rate just before a step, because slices are fullest then. Slices are counted from the
+    /// youngest, which is slice 0. Slice i has received events for `min(i + 1, k)` steps by then, so the share of its
+    /// set bits is `r_i = 1 - 2^(-min(i + 1, k) / k)`.
     ///
-    /// A query looks for k adjacent slices that have all bits of the event. Let F(a, i) be the probability that it
-    /// finds them if the a slices just before slice i had the bits. Then `F(k, i) = 1`, `F(a, k + l) = 0` and `F(a, i)
-    /// = r_i F(a + 1, i + 1) + (1 - r_i) F(0, i + 1)`.
+    /// A query succeeds if k adjacent slices have all bits of the event. Let F(a, i) be the probability of success if
+    /// the search has come to slice i, and the a slices just before it had the bits. The search is successful after k
+    /// such slices, so `F(k, i) = 1`. It has failed after the last slice, so `F(a, k + l) = 0`. In all other cases,
+    /// `F(a, i) = r_i F(a + 1, i + 1) + (1 - r_i) F(0, i + 1)`.
     ///
     /// ```
     /// use firstseen_eval::theory::AgePartitioned;

@@ -16,13 +16,14 @@ pub enum JumpingKind {
     Words,
 }
 
-/// Shares of the cells that are marked, by the age of their marks. The entry with index a is the share of the cells
-/// that have a mark from the sub-window that began a sub-windows before the current one. Index 0 therefore stands for
-/// the current sub-window.
+/// Shares of the cells that are marked, by the age of their marks. An event marks the cells at its positions, and a
+/// mark belongs to the sub-window in which it was made. The entry with index 0 is the share of the cells with a mark
+/// from the current sub-window. The entry with index a is the share of the cells with a mark from the sub-window a
+/// steps earlier.
 ///
-/// How often a cell is counted depends on the [`JumpingKind`]. With `Counters`, a cell counts only for the sub-window
-/// in which it was last marked. With `Words`, it counts for every live sub-window in which it was marked, so the shares
-/// can add up to more than 1.
+/// A cell can be counted once or several times, depending on the [`JumpingKind`]. With `Counters`, a cell is counted
+/// only for the sub-window in which it was last marked. With `Words`, it is counted for every live sub-window in which
+/// it was marked, so the shares can add up to more than 1.
 #[derive(Clone, Debug)]
 struct Shares(Vec<f64>);
 
@@ -89,14 +90,15 @@ impl Fill {
     /// Returns the probability that an event is called a duplicate now, if it was recorded in a sub-window that has
     /// ended.
     ///
-    /// With counters, this probability is lower than for an event that was never recorded, because the marks of the
-    /// recorded event kept other events from marking its cells. Another event that arrives at a marked cell is called a
-    /// duplicate with the probability `F^(k-1)`, and then marks nothing. An event that arrives at an empty cell always
-    /// marks it. While the cells of the recorded event were marked, other events therefore marked these cells less
+    /// With counters, this probability is lower than for an event that was never recorded. The marks of the recorded
+    /// event keep other events from marking its cells: an event that arrives at a marked cell is called a duplicate
+    /// with the probability `F^(k-1)`, and then marks nothing. An event that arrives at an empty cell always marks it.
+    /// The cells of the recorded event were marked for a while, and during this time other events marked them less
     /// often than average cells.
     ///
-    /// With words, a mark of one sub-window causes hardly any rejections in another sub-window, so the probability is
-    /// the same as for an event that was never recorded.
+    /// With words, each sub-window has its own bits. A mark of one sub-window therefore hardly ever keeps an event from
+    /// marking the same cell in another sub-window. The probability is the same as for an event that was never
+    /// recorded.
     fn rate_after(&self, sub_window: usize) -> f64 {
         match (self.kind, self.recorded.get(sub_window)) {
             (JumpingKind::Counters, Some(recorded)) => recorded.cells.all().powi(self.hashes),
@@ -106,15 +108,15 @@ impl Fill {
 
     /// Records an event that is called distinct with the given probability.
     ///
-    /// With counters, the share of cells that the event marks follows from the equations of [`super::JumpingCounters`].
-    /// These equations assume that an event is called distinct with the probability `1 - F^k`. This event is called
-    /// distinct with the probability `chance` instead, so the terms of the equations are multiplied by `chance` and
+    /// With counters, the share of cells that the event marks follows from the equations of [`super::JumpingCounters`],
+    /// with one change. The equations assume that an event is called distinct with the probability `1 - F^k`, but for
+    /// this event the probability is `chance`. The terms of the equations are therefore multiplied by `chance` and
     /// divided by `1 - F^k`.
     ///
     /// With words, the event marks an empty cell of the current sub-window with the probability `h / (1 - p_0^k)`. Here
     /// h is the mean number of positions per cell, multiplied by `chance`, and p_0 is the share of cells that were
-    /// marked in the current sub-window. Older sub-windows need not be considered, because their verdict does not
-    /// depend on that cell.
+    /// marked in the current sub-window. The marks of older sub-windows do not matter for this cell, because each
+    /// sub-window has its own bits.
     fn record(&mut self, chance: f64) {
         let hits = self.hits * chance;
         match self.kind {

@@ -29,10 +29,10 @@ pub struct Repeats {
 impl Repeats {
     /// Returns the expected share of the r-th new key.
     ///
-    /// The derivation assumes that the number D of different keys among the N events is known. New keys and repeats are
-    /// in random order, except that the first event is always a new key, so on average `(N - D)/D` repeats follow each
-    /// new key. When j keys have occurred, a repeat chooses one of the last `min(j, R)` keys. If the r-th key is among
-    /// these, it is chosen with the probability `1/min(j, R)`.
+    /// The derivation assumes that the number D of different keys among the N events is known. The first event is
+    /// always a new key. Apart from that, new keys and repeats are in random order, so on average `(N - D)/D` repeats
+    /// follow each new key. When j keys have occurred, a repeat has one of the last `min(j, R)` keys. If the r-th key
+    /// is one of them, the repeat has this key with the probability `1/min(j, R)`.
     ///
     /// The expected share is therefore `(1 + (N - D)/D sum over r <= j < r + R, j <= D of 1/min(j, R)) / N`.
     ///
@@ -54,9 +54,9 @@ impl Repeats {
 const EXPONENT_MAX: f64 = 10.0;
 
 /// Returns the most likely exponent of Zipf's law for the given counts, which must be sorted with the most frequent key
-/// first. At this exponent, the mean logarithm of the rank by Zipf's law equals that of the counts (Clauset, Shalizi,
-/// Newman: Power-law distributions in empirical data. SIAM Review 2009, section 3.1). The function finds the exponent
-/// by bisection, from 0 to 10.
+/// first. For this exponent, two means are equal: the mean logarithm of the rank under Zipf's law, and that of the
+/// counts (Clauset, Shalizi, Newman: Power-law distributions in empirical data. SIAM Review 2009, section 3.1). The
+/// function finds the exponent by bisection, from 0 to 10.
 ///
 /// ```
 /// use firstseen_eval::theory::popularity::{fitted_exponent, zipf_share};

@@ -26,9 +26,9 @@ pub(super) const SHAPES: [Shape; 2] = [Shape { levels: 2, fan: 24 }, Shape { lev
 const MODES: [(TreeMode, &str, &str); 2] =
     [(TreeMode::Dense, "measured, dense", DENSE), (TreeMode::Sparse, "measured, sparse", SPARSE)];
 
-/// Results of one run for one shape of the tree. The first half of the results is for dense trees, and the second half
-/// is for sparse trees. Each half has one result for every threshold d, which consists of the number of new events that
-/// were called duplicates, and of their expected share.
+/// Results of one run for one shape of the tree. The first half of each list is for dense trees, and the second half is
+/// for sparse trees. Each half has one entry for every threshold d. An entry consists of the number of new events that
+/// were called duplicates, and of the share of new events for which this error is expected.
 #[derive(Clone, Default)]
 pub(super) struct Found {
     errors: Vec<Counts>,
@@ -81,8 +81,9 @@ fn checked(of: Checking, stream: &[Event], seed: u64) -> Result<Counts, EvalErro
     Ok(errors)
 }
 
-/// Expected number of keys at each node of level d, from which the rate of false positives is computed. Events that are
-/// found above level d are checked at the nodes of level d, which confirm or reject them.
+/// Expected number of keys at each node of level d, from which the false-positive rates of these nodes are computed.
+/// The rates of level d are needed because top-down testing checks events there: an event that is found above level d
+/// is a duplicate only if a node of level d confirms it.
 ///
 /// A new event that is found above level d remains a false positive if at least one node of level d confirms it. A node
 /// confirms the event if all cells of the event are set at this node. The nodes above level d need not be considered,
