@@ -41,8 +41,9 @@ pub(crate) fn all(opened: &Arc<FilterCore>) -> impl Iterator<Item = &Arc<FilterC
 }
 
 impl FilterCore {
-    /// Returns whether the client must send an event to the next filter of the chain, after it received `answer` from
-    /// this filter. That is necessary if this filter has not recorded the event and never will.
+    /// Returns whether the client must send an event to the next filter of the chain, after this filter has replied
+    /// `answer`. The next filter must be asked if this filter has not recorded the event and, because it was replaced,
+    /// never will.
     ///
     /// `asked_by` is the version of the cluster map that the client used when it sent the event.
     pub(crate) fn should_ask_follower(&self, answer: Answer, asked_by: u64) -> bool {

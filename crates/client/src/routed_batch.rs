@@ -300,9 +300,9 @@ impl RoutedBatch {
     /// recognises a retry. If all events of a run have the same head node, the run keeps its number. Otherwise the run
     /// is divided among the head nodes. Each part is then a different set of events, so it gets a new number.
     ///
-    /// A new sequence number is a problem for events that an earlier attempt may have recorded. The node cannot
-    /// recognise the retry, and would call such an event a duplicate of itself. The function therefore answers these
-    /// events as undecided and does not send them again.
+    /// A part with a new sequence number may contain events that an earlier attempt has recorded. The node cannot
+    /// recognise the retry of such an event, and would call the event a duplicate of itself. The function therefore
+    /// answers these events as undecided and does not send them again.
     pub(crate) fn split(mut self, heads: &Heads<'_>) -> Vec<(NodeId, Self)> {
         let heads: Vec<(usize, Option<NodeId>)> = self.heads_of_events(heads).collect();
         let mut shares: Vec<Share> = Vec::new();
@@ -481,9 +481,9 @@ impl RoutedBatch {
         self.callers.answer(answer_of);
     }
 
-    /// Returns the events for which no slice is left, together with their verdict. The filter's policy for lost slices
-    /// (`when_lost`) determines this verdict. Returns `None` if there are no such events, or if the policy leaves them
-    /// undecided.
+    /// Returns the events for which no slice is left, together with their verdict. The verdict is determined by the
+    /// filter's policy for lost slices (`when_lost`), for example "duplicate". Returns `None` if there are no such
+    /// events, or if the policy leaves them undecided.
     fn lost_events(&self, answer_of: impl Fn(usize) -> Answer) -> Option<(Decision, BTreeSet<usize>)> {
         let is_asked = matches!(self.operation, Operation::Observe | Operation::Lookup) && self.from.is_none();
         let decision = match self.filter.record().policies.when_lost {

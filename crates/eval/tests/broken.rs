@@ -167,7 +167,7 @@ fn passes(test: &str) -> (bool, String) {
     (output.status.success(), printed)
 }
 
-/// Returns the points that are out in the experiment of the fault when the copy runs it, one line per point.
+/// Returns the points outside their permitted range when the copy runs the experiment of the fault, one line per point.
 fn points_out(fault: &Fault) -> Vec<String> {
     let output = Command::new(env!("CARGO"))
         .args(["run", "--quiet", "--offline", "--locked", "--profile", "test", "-p", "firstseen-eval"])

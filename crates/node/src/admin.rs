@@ -91,8 +91,9 @@ impl AdminService {
     }
 
     /// Checks that the caller has the right that this call requires on the filter with number `filter`. Rights are
-    /// granted by filter name, so the name is looked up in the cluster map. If the map has no such filter, the right is
-    /// checked for the empty name.
+    /// granted by filter name, so the name is looked up in the cluster map. If the map has no such filter, there is no
+    /// name to check. The right is then checked for the empty name, which only a caller with a right on all filters
+    /// has.
     fn must_for_number(&self, guest: &AuthenticatedCaller, filter: FilterId) -> Result<(), Status> {
         let map = self.views.borrow().map.clone();
         let named = map.filters.get(&filter).map_or("", |record| map.name_for_rights(record));

@@ -19,12 +19,13 @@ use thiserror::Error;
 
 pub(crate) use line::Line;
 
-/// Number of bytes that the node reads from the end of an existing audit file when it opens the file. These last lines
-/// show which entries of the consensus log the file already contains, so that the node does not write an entry twice.
+/// Number of bytes that the node reads from the end of an existing audit file when it opens the file. From these last
+/// lines, the node learns which entries of the consensus log the file already contains. It needs this information so
+/// that it does not write an entry twice.
 ///
-/// After a restart, the node may receive an entry again if the entry is newer than the last snapshot of the consensus
-/// log. Between two snapshots, the node writes far fewer bytes than this number, so every such entry is in the part
-/// that it reads.
+/// The number of bytes is large enough to find every entry that the node may receive again after a restart. These are
+/// only entries that are newer than the last snapshot of the consensus log. Between two snapshots, the node writes far
+/// fewer bytes to the audit file than this number, so all these entries are in the part that it reads.
 const TAIL_BYTES: u64 = 1 << 20;
 
 /// The possible beginnings of a line in this file.

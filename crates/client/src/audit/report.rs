@@ -87,8 +87,8 @@ impl ErrorRate {
     }
 
     /// Returns the probability that a sample contains at most the observed number of errors, if the true error rate is
-    /// `rate`. The function adds the terms of the binomial distribution, starting with the greatest term. It stops as
-    /// soon as a term is too small to change the sum.
+    /// `rate`. This probability is a sum of terms of the binomial distribution. The function adds the terms from the
+    /// greatest to the smallest, and stops when a term is too small to change the sum.
     fn binomial_cdf(&self, rate: f64) -> f64 {
         let cases = self.cases as f64;
         let odds = (1.0 - rate) / rate;
@@ -117,9 +117,9 @@ pub(super) struct Promised {
 }
 
 impl Promised {
-    /// Returns the error rates that one slice group promises. A slice group is a single slice of a horizontal filter,
-    /// or all slices of a vertical filter. Because exactly one group judges each event, the rates of one group are also
-    /// the rates of the whole filter.
+    /// Returns the error rates that the definition of the filter promises. They are computed for one slice group, which
+    /// is a single slice of a horizontal filter, or all slices of a vertical filter. Every event is judged by exactly
+    /// one group, so the rates of a group are also the rates of the whole filter.
     pub(super) fn by(group: &FilterDefinition) -> Self {
         Self {
             false_positives: group.cells.kept_rate(group.rate),

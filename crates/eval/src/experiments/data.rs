@@ -1,8 +1,8 @@
 //! Reproduces Figures 4 and 6 of Koloniari et al. 2011 (section 7): the popularity of events, and the number of events
 //! at each leaf.
 //!
-//! This experiment shows the data of the other experiments and uses no filters. It plots the synthetic streams and
-//! every log of the run, and compares the streams with the distributions from which their keys are drawn.
+//! The experiment shows the data that other experiments use, and uses no filters itself. It plots the synthetic streams
+//! and every log of the run, and compares the streams with the distributions from which their keys are drawn.
 
 use std::collections::HashMap;
 

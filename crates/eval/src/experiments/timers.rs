@@ -99,9 +99,10 @@ impl Cell {
     /// l. Events hit an empty timer h times per window on average, so no event sets the timer in this part with the
     /// probability `e^(-r l - h (d-l))`.
     ///
-    /// This probability depends on l, so it must be averaged over l. The time l is 0 with the probability `e^(-r d)`,
-    /// and otherwise has the density `r e^(-r (d-l))`. The average is `e^(-(r+h) d) + r/h e^(-r d) (1 - e^(-h d))`. For
-    /// d = 1, the timer has stopped with a probability that is nearly the share of empty timers among all timers.
+    /// The probability for the second part depends on l, so the function averages it over l. The time l is 0 with the
+    /// probability `e^(-r d)`, and otherwise has the density `r e^(-r (d-l))`. The average is `e^(-(r+h) d) + r/h e^(-r
+    /// d) (1 - e^(-h d))`. For d = 1, the timer has stopped with a probability that is nearly the share of empty timers
+    /// among all timers.
     fn runs_after(&self, d: f64) -> f64 {
         let Self { hits: h, raises: r } = *self;
         let since = (-(r + h) * d).exp() - r / h * (-r * d).exp() * (-h * d).exp_m1();

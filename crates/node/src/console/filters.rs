@@ -142,8 +142,8 @@ fn verdicts(counted: &[Counted<'_>], is_former: bool) -> Verdicts {
 /// it asked its parent level. The first rate counts the events for which the parent level replied "new" or "undecided".
 /// The second rate counts the events for which it replied "duplicate".
 ///
-/// Each of these events is counted twice, once by the tree level and once by its parent level. A caller that adds up
-/// the verdicts of several levels must therefore subtract these rates, so that each event counts only once.
+/// Events that a tree level passes to its parent level are counted twice, once by each of the two levels. A caller that
+/// adds up the verdicts of several levels must therefore subtract these rates, so that each event counts only once.
 pub(super) fn climbed_per_s(said: &RecentSamples, id: FilterId, record: &FilterRecord) -> [f64; 2] {
     let mut rates = [0.0; 2];
     for counted in record.nodes().iter().filter_map(|node| said.filter(*node, id.0)) {

@@ -57,9 +57,9 @@ pub(super) fn gather(known: &Known<'_>, work: &mut Work, now_s: u64) -> Overview
     }
 }
 
-/// Removes events of filter trees that were counted twice from a sum of verdicts. If a tree level cannot decide an
-/// event, it asks its parent level, and both levels then count a verdict for this event. This function therefore
-/// subtracts the verdicts that tree levels received from their parent levels.
+/// Corrects a sum of verdicts in which events of filter trees were counted twice. If a tree level cannot decide an
+/// event, it asks its parent level, and both levels then count a verdict for this event. This function subtracts the
+/// verdicts that tree levels received from their parent levels, so that each event counts once.
 fn without_climbs(sum: Verdicts, filters: &[(FilterId, &FilterRecord)], said: &RecentSamples) -> Verdicts {
     let climbed = filters.iter().map(|(id, record)| filters::climbed_per_s(said, *id, record));
     let [new, again] =

@@ -34,11 +34,14 @@ impl EndpointThreads<'_> {
     /// Starts the threads and returns the channels through which they receive connections. Returns `None` if the
     /// endpoint closes first.
     ///
-    /// The caller supplies the work of the threads through `make`, which is called once for each thread, with the
-    /// argument `true` for the first thread. It returns a closure that runs on the new thread and connects to the
-    /// cluster. The closure returns two values: the channel through which the thread receives connections, and the
-    /// future that serves these connections. The closure returns `None` if the endpoint closes before the thread has
-    /// connected to the cluster.
+    /// `make` supplies the work of the threads. It is called once for each thread, with the argument `true` for the
+    /// first thread, and returns a closure that runs on the new thread. This closure connects to the cluster, and
+    /// returns two values:
+    ///
+    /// - the channel through which the thread receives connections,
+    /// - the future that serves these connections.
+    ///
+    /// The closure returns `None` if the endpoint closes before the thread has connected to the cluster.
     pub(crate) async fn start<Begin, Make, Serving>(
         &self,
         make: impl Fn(bool) -> Begin,

@@ -39,10 +39,10 @@ impl TextFormat {
     }
 }
 
-/// Converts metrics from the OpenMetrics text format to the older Prometheus format. The conversion changes the lines
-/// that describe the metrics, and leaves the samples as they are. In the Prometheus format, the description of a
-/// counter has the same suffix `_total` as its samples, no line states the unit of a metric, and no line marks the end
-/// of the text.
+/// Converts metrics from the OpenMetrics text format to the older Prometheus format. Only the lines that describe the
+/// metrics are changed, and the samples stay as they are. The Prometheus format differs in three points: the
+/// description of a counter has the same suffix `_total` as its samples, no line states the unit of a metric, and no
+/// line marks the end of the text.
 pub(crate) fn older(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
     let mut help = None;

@@ -338,7 +338,7 @@ impl Receiver {
     /// that it is intended for. Returns `false` if this owner thread has panicked and therefore cannot receive the
     /// message.
     ///
-    /// After the result `false`, the caller must not acknowledge any further message on this link. An acknowledgement
+    /// If the result is `false`, the caller must not acknowledge any further message on this link. An acknowledgement
     /// states how many messages the link has processed, and this number already includes the lost message. With the
     /// next acknowledgement, the peer would therefore believe that the lost message had arrived, and would not send it
     /// again.

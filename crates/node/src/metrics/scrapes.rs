@@ -25,9 +25,9 @@ impl<T> Clone for Scrapes<T> {
 }
 
 impl<T: Clone> Scrapes<T> {
-    /// Creates a cache that collects results by calling `gather`. At most `askers_max` callers can wait for a result at
-    /// the same time. This function also returns a future, which the caller must run because it produces the results.
-    /// The future ends when all handles of the cache have been dropped.
+    /// Creates a cache of results, and a future that fills it. The caller must run the future, which calls `gather`
+    /// whenever a new result is needed. The future ends when all handles of the cache have been dropped. At most
+    /// `askers_max` callers can wait for a result at the same time.
     pub(crate) fn new<Gathering: Future<Output = Gathered<T>>>(
         askers_max: usize,
         clock: Arc<dyn Clock>,

@@ -81,9 +81,11 @@ impl Parts {
         tokio::spawn(self.health.departure.stopping.clone().run_until_cancelled_owned(task));
     }
 
-    /// Starts the background tasks of the node that act on the cluster map. One task follows the cluster map and
-    /// publishes views of it. Another task sends the proposals of slice groups to the consensus group, and a third one
-    /// sends their queries to other levels of a filter tree. All three tasks run until the node stops.
+    /// Starts the three background tasks of the node that act on the cluster map. All of them run until the node stops.
+    ///
+    /// - The first task follows the cluster map and publishes views of it.
+    /// - The second task sends proposals of slice groups to the consensus group.
+    /// - The third task sends queries of slice groups to other levels of a filter tree.
     pub(super) fn act_on_map(
         &self,
         publish: watch::Sender<Arc<View>>,

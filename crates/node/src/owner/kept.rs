@@ -45,9 +45,9 @@ struct GroupJournal {
     /// records are on the disk, the first record of the group is safe. Until then, the group sends no reply and no
     /// message, even if the filter does not have to be durable.
     ///
-    /// The first record is so important because it tells a restarted node that this group existed, and that its data is
-    /// in the journal. Without this record, the node would assume that it has lost the data of the group. It would then
-    /// treat the slices of the group as incomplete for a whole window.
+    /// The first record of a group is important because it tells a restarted node that the group existed, and that its
+    /// data is in the journal. Without this record, the node would assume that it has lost the data of the group. It
+    /// would then treat the slices of the group as incomplete for a whole window.
     beginning: u64,
     /// Progress of the current checkpoint.
     cursor: Option<CheckpointCursor>,

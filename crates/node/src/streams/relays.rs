@@ -1,6 +1,6 @@
-//! Forwards batches of a producer's stream to the nodes that own their slices. For each such node, the stream has one
-//! relay, which sends the batches to that node in the order of their arrival. If the node restarts, a new relay is
-//! created for the new process.
+//! Forwards batches of a producer's stream to the nodes that own their slices. The stream has one relay for each such
+//! node. A relay sends its batches in the order in which they arrived. If the node restarts, the stream creates a new
+//! relay, because a relay is connected to a single process of the node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,15 +1,16 @@
 //! Tests three nodes with two copies of every slice, of which one node has a disk that neither fails nor answers.
 //!
-//! In the first scenario, the disk with the journal of node b begins to hang. Node b still runs and is reachable, so
-//! the other two nodes continue to send it events. These events receive the verdict `unknown` at their deadlines. This
-//! must not continue for as long as the disk hangs, so node b must stop serving the slices on that disk.
+//! In the first scenario, the disk with the journal of node b begins to hang. Node b itself still runs and is
+//! reachable, so the other two nodes continue to send it events. Node b cannot store these events, so they receive the
+//! verdict `unknown` at their deadlines. This must not continue for as long as the disk hangs. Node b must therefore
+//! stop serving the slices on that disk.
 //!
 //! When node b has stopped serving these slices, the copies on the other nodes decide the events, and node b reports
 //! why it is not ready. When the disk works again, node b fetches the data that its copies lack, and becomes ready.
 //!
-//! A second scenario tests a hanging disk on the node that leads the consensus group. If this disk also holds the
-//! consensus log, the node cannot even report the problem. Another node must then become the leader, and the cluster
-//! must mark the node with the hanging disk as down.
+//! In the second scenario, the disk of the node that leads the consensus group hangs. If the consensus log is on this
+//! disk too, the node cannot even report the problem, because a report is a change of the log. Another node must then
+//! become the leader, and the cluster must mark the node with the hanging disk as down.
 
 use firstseen_client::{Client, ConnectOptions, Verdict};
 use firstseen_routing::{Durability, NodeId};

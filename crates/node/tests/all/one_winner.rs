@@ -2,9 +2,9 @@
 //! with separate connections to different nodes, and all of them submit the same events. For every event, one producer
 //! must receive the verdict first-seen, and all other producers must receive duplicate.
 //!
-//! This result depends on the single-flight rule. The rule says that while a node decides an event, further submissions
-//! of the same event wait for that decision. Without the rule, two producers that submit a new event at the same time
-//! could both receive first-seen.
+//! An event can have only one winner because of the single-flight rule. The rule says that while a node decides an
+//! event, further submissions of the same event wait for that decision. Without the rule, two producers that submit a
+//! new event at the same time could both receive first-seen.
 //!
 //! Other tests prove that the rule is necessary: they run the same workload without the rule, and expect it to fail.
 //! These tests are `crates/routing/tests/all/one_winner.rs` and `crates/sim/tests/all/seeds.rs`. In the same way, they

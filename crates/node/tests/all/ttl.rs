@@ -195,8 +195,8 @@ fn second(seconds: u64) -> u64 {
 /// successor has the new window, and its predecessor with the old window is still queried. Both errors concern keys
 /// with a time to live of their own.
 ///
-/// The first error occurred when a window of 1 h was altered to 48 h. The producer expressed the time to live by
-/// sending a key with an earlier time, which it computed for the window of 48 h. It then sent the same time to the
+/// The first error occurred when a window of 1 h was altered to 48 h. The client expressed the time to live of a key by
+/// sending the key with an earlier time, which it computed for the window of 48 h. It then sent the same time to the
 /// predecessor. In the predecessor's window of 1 h, this time was too old, so even a known key was left undecided
 /// (`Late`).
 ///

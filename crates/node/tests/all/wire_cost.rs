@@ -1,6 +1,6 @@
-//! Measures how many bytes a client and three nodes exchange. The number of bits that an event needs can be computed
-//! from the definition of the filter, and the measured size must not exceed this number by more than an allowance. The
-//! key of an event must never be sent.
+//! Measures how many bytes a client and three nodes exchange, and checks that messages are not much larger than
+//! necessary. The number of bits that an event needs can be computed from the definition of the filter. The measured
+//! size may exceed this number only by a small allowance. The key of an event must never be sent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

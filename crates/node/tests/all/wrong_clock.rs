@@ -259,12 +259,13 @@ impl RedisClient {
     }
 }
 
-/// Regression test for keys that were forgotten too early because of a wrong clock. The clock of a node was 220 s
-/// ahead, and the node had noticed this problem and reported it at `/readyz`. Its Redis endpoint nevertheless used the
-/// wrong clock to record keys with their own times to live.
+/// Regression test for keys that were forgotten too early because of a wrong clock. In the case that this test repeats,
+/// the clock of a node was 220 s ahead. The node had noticed this and reported it at `/readyz`. Its Redis endpoint
+/// nevertheless used the wrong clock to compute the times of keys that have their own time to live.
 ///
-/// The other nodes received the times of these keys, and advanced their event clocks accordingly. As a result, they
-/// forgot keys with a time to live of 60 s too early.
+/// The other nodes received keys with these times, and their event clocks advanced to the latest time that they
+/// received, 220 s ahead. By such a clock, a key with a time to live of 60 s has expired at once. The nodes therefore
+/// forgot these keys too early.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_endpoint_of_a_node_with_a_wrong_clock_stamps_nothing() {
     let clocks = [(); 3].map(|()| Arc::new(SetClock::default()));

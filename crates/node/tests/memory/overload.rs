@@ -1,7 +1,7 @@
 //! Tests an owner thread that receives three times as many events as it can process. The owner must reject the excess
-//! events without setting any of their cells. The load is an open loop, which means that events are sent at fixed times
-//! that do not depend on replies. A setting for tests limits the rate of the owner, by default to a rate that a debug
-//! build can sustain on a busy machine.
+//! events without setting any of their cells. The test sends events at fixed times that do not depend on replies (an
+//! open loop), so a slow owner does not slow the test down. The rate of the owner is limited by a setting for tests.
+//! The default is a rate that a debug build can sustain on a busy machine.
 //!
 //! The following command runs the test with a realistic rate: `FIRSTSEEN_TEST_OWNER_CAP=200000 cargo test -p
 //! firstseen-node --release --test memory overload`.

@@ -1,9 +1,9 @@
 //! Reproduces Figure 5(d) of Koloniari et al. 2011, section 7, as the paper measures it. A filter that has lost slices
 //! fills up with a stream, and every wrong verdict over the whole stream counts as an error.
 //!
-//! Two rules are compared. By the strict rule, an event with an empty cell is never a duplicate, and these verdicts
-//! come from production nodes. The literal rule of the paper lacks this condition. Nodes do not support it, so it is
-//! evaluated on the cells of a production filter in a single process.
+//! The experiment compares the strict rule, by which an event with an empty cell is never a duplicate, with the literal
+//! rule of the paper, which lacks this condition. The verdicts by the strict rule come from production nodes. Nodes do
+//! not support the literal rule, so it is evaluated on the cells of a production filter in a single process.
 
 use std::collections::HashSet;
 
