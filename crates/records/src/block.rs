@@ -7,13 +7,15 @@ use crate::cut::count_leading_nul;
 /// Limits and settings of a [`BlockReader`](crate::BlockReader).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockOptions {
-    /// Intended size of a block in bytes. The actual size depends on the records. A block holds at most about 32,768
-    /// records, so a block of short records may be as small as 64 KiB. A block with a long record is larger than
-    /// intended.
+    /// Size in bytes at which the reader aims when it fills a block. The actual size may differ in both directions. A
+    /// block is smaller if its records are short, because it holds at most about 32,768 records. It is larger if a
+    /// single record does not fit into the intended size.
     pub block_bytes_target: usize,
-    /// Maximum length of a record in bytes, at most 1 GiB. A longer record is rejected. In a format whose quoted fields
-    /// may contain newlines, a missing closing quote makes a record look too long. The reader therefore searches for
-    /// the end of a long record in up to four times this length, to distinguish the two cases.
+    /// Maximum length of a record in bytes, at most 1 GiB. A longer record is rejected.
+    ///
+    /// In a format whose quoted fields may contain newlines, a record that seems too long may really be a short line
+    /// with a missing closing quote. To distinguish the two cases, the reader searches for the end of the record in up
+    /// to four times this length.
     pub record_bytes_max: usize,
     /// Whether a newline between quotes belongs to the record.
     pub quoted_newlines: bool,
@@ -40,9 +42,9 @@ impl BlockOptions {
 /// Why a block is one rejected range instead of a sequence of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockDefect {
-    /// The record is longer than the limit. If the reader has found its end, the block contains the whole record.
-    /// Otherwise the block contains the first part of the record, and the following blocks with the defect
-    /// [`RestOfLong`](Self::RestOfLong) contain the rest.
+    /// The record is longer than the limit. If the reader knows where the record ends, this block contains the whole
+    /// record. Otherwise, this block contains the first piece, and the following blocks contain the other pieces. Those
+    /// blocks have the defect [`RestOfLong`](Self::RestOfLong).
     TooLong {
         /// Number of bytes of the record in this block.
         record_bytes: u64,
@@ -56,11 +58,14 @@ pub enum BlockDefect {
     /// A further piece of a record that is too long. The piece is not a separate record.
     RestOfLong,
     /// The block contains a single line with an opening quote that is not closed. The reader concludes this in two
-    /// cases. In the first case, no closing quote follows before the end of the input, or within four times the maximum
-    /// length of a record. In the second case, the next quote seems to open another field instead of closing this one.
+    /// cases:
     ///
-    /// The lines after this line follow in separate blocks. In the part of the input that the reader has searched for
-    /// the closing quote, every newline ends a record.
+    /// - It finds no closing quote before the end of the input, or within four times the maximum length of a record.
+    /// - The next quote seems to open another field instead of closing this one.
+    ///
+    /// The lines after this line are not lost. They follow in separate blocks, in which every newline ends a record and
+    /// quotes have no meaning. This holds up to the position that the reader had reached when it searched for the
+    /// closing quote, but for no more bytes than the maximum length of a record.
     UnclosedQuote,
     /// The bytes of a record that were read before the input failed. The next call returns the error.
     InputFailed,
@@ -141,9 +146,9 @@ impl Block {
         self.defect
     }
 
-    /// Returns the free part of the block's buffer, into which the reader reads more bytes. The buffer normally has
-    /// `read_bytes` bytes. If the first record does not fit, the buffer grows to twice the number of bytes that it
-    /// contains, but to at most `bytes_max`.
+    /// Returns the free part of the block's buffer, into which the reader reads more bytes. The buffer has room for
+    /// `read_bytes` bytes in total. Once so many bytes have been read without finding the end of a record, the buffer
+    /// must grow. Each time, it grows to twice the number of bytes that have been read, but to at most `bytes_max`.
     pub(crate) fn room(&mut self, read_bytes: usize, bytes_max: usize) -> &mut [u8] {
         let end = if self.filled < read_bytes { read_bytes } else { bytes_max.min(self.filled * 2) };
         if self.buffer.len() < end {

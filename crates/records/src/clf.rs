@@ -179,9 +179,11 @@ fn is_count(text: &[u8]) -> bool {
     text == b"-" || text.iter().all(u8::is_ascii_digit)
 }
 
-/// Returns whether a text contains a time in the form of web server logs. The text is the part of a line after its own
-/// time. A second time there means that two lines were joined, because the writer of the first line was killed or the
-/// disk was full. The line must then be rejected.
+/// Returns whether `text` contains a time in the form that web servers write in logs. The caller passes the part of a
+/// log line that follows the time of this line.
+///
+/// A second time in this part shows that two lines were joined, for example because the program that wrote the first
+/// line was killed in the middle of it. The caller must reject such a line.
 #[cold]
 fn has_log_time(text: &[u8]) -> bool {
     const SHAPE: &[u8] = b"[00/Aaa/0000:";
@@ -274,8 +276,11 @@ fn is_bracketed_address(word: &[u8]) -> bool {
     inside.is_some_and(is_address)
 }
 
-/// Returns whether `word` is the name of the virtual host that served a request, and `next` is the client. The function
-/// returns true if `word` ends with a port (`name:443`), or if `word` is a name and `next` is an IP address.
+/// Returns whether a log line begins with the name of the virtual host that served the request, followed by the client.
+/// `word` is the first word of the line, and `next` is the second.
+///
+/// The function recognises a virtual host in two cases: `word` ends with a port (`name:443`), or `word` is a name and
+/// `next` is an IP address.
 fn is_virtual_host(word: &[u8], next: &[u8]) -> bool {
     if is_address(next) && matches!(word, b"_" | b"-" | b"*") {
         return true;

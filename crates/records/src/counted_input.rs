@@ -24,9 +24,12 @@ pub(crate) fn skip_zeros<R: Read>(input: &mut CountedInput<R>) -> Result<()> {
     }
 }
 
-/// Returns whether an archive has another part after the part that was just decompressed. `may_begin` decides this from
-/// the next `head_bytes` bytes, or from fewer bytes if the archive is truncated. If no part follows, the rest of the
-/// input must consist of zero bytes, which are padding. Any other bytes are an error.
+/// Returns whether an archive has another part after the part that was just decompressed. The function `may_begin`
+/// receives the next `head_bytes` bytes of the input and decides whether a part begins with them. It receives fewer
+/// bytes if the input ends earlier.
+///
+/// If no further part begins, the rest of the input must consist of zero bytes, which some programs append as padding.
+/// All other bytes cause an error.
 pub(crate) fn has_member<R: Read>(
     input: &mut CountedInput<R>,
     head_bytes: usize,
@@ -76,8 +79,9 @@ impl<R: Read> CountedInput<R> {
         &self.buffer[self.start..self.end]
     }
 
-    /// Returns the next `bytes` bytes of the input without consuming them. The result is shorter than that if the input
-    /// ends earlier. The bytes are stored in the buffer, so `bytes` must be far smaller than the buffer.
+    /// Returns the next `bytes` bytes of the input without consuming them. If the input ends earlier, the result is
+    /// shorter. The function collects the bytes in the buffer of this input, so `bytes` must be far smaller than the
+    /// buffer.
     pub(crate) fn peek(&mut self, bytes: usize) -> Result<&[u8]> {
         if self.buffer.len() - self.start < bytes {
             self.buffer.copy_within(self.start..self.end, 0);

@@ -43,9 +43,9 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// Creates a scanner for a buffer that begins at the beginning of a record. `record_end` is the byte that ends a
-    /// record. If the format has quoted fields, `quotes` is the byte between two fields, and `record_end` must be a
-    /// newline.
+    /// Creates a scanner for a buffer whose first byte is the first byte of a record. `record_end` is the byte that
+    /// ends a record. `quotes` is the byte between two fields if the format has quoted fields, and `None` otherwise. A
+    /// format with quoted fields must use a newline as `record_end`.
     pub(crate) fn new(quotes: Option<u8>, record_end: u8) -> Self {
         Self { quotes, record_end, ..Self::default() }
     }
@@ -165,10 +165,12 @@ pub(crate) fn may_have_marks(bytes: &[u8]) -> bool {
     memchr2(0, 0xEF, bytes).is_some()
 }
 
-/// Returns where the content of the record at position `start` begins. The content may be preceded by bytes that do not
-/// belong to it, which are NUL bytes and a byte order mark. A byte order mark can appear in the middle of an input if
-/// files were concatenated. NUL bytes appear in a log that was truncated by `copytruncate` while its program continued
-/// to write.
+/// Returns where the record at position `start` and its content begin. Two kinds of bytes can precede the content
+/// without belonging to it:
+///
+/// - NUL bytes, which appear in a log that `copytruncate` of logrotate has truncated while a program continued to
+///   write.
+/// - A byte order mark, which can appear in the middle of an input if files were concatenated.
 #[inline(always)]
 pub(crate) fn record_start(bytes: &[u8], start: usize, record_end: u8) -> RecordStart {
     match bytes.get(start) {
@@ -214,10 +216,11 @@ pub(crate) fn count_ends(bytes: &[u8], record_end: u8) -> u64 {
     memchr_iter(record_end, bytes).count() as u64
 }
 
-/// Returns whether the quoted fields of `record` are written correctly, which means that each field ends directly after
-/// its closing quote. CSV readers also accept further text between the closing quote and the end of the field. However,
-/// such text usually shows that an earlier quote was opened by mistake. In that case, the quote that seems to close the
-/// field is really the opening quote of another field.
+/// Returns whether each quoted field of `record` ends directly after its closing quote, as it must in a correct record.
+///
+/// CSV readers accept further text between the closing quote and the end of the field. However, such text usually shows
+/// that an earlier quote was opened by mistake. In that case, the quote that seems to close a field is really the
+/// opening quote of another field.
 pub(crate) fn has_sound_quotes(record: &[u8], separator: u8) -> bool {
     let mut rest = &record[record_start(record, 0, b'\n').content..];
     loop {

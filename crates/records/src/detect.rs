@@ -1,5 +1,6 @@
-//! Detects the format of an input from its first bytes. A wrong guess could make different records equal, so a format
-//! other than `lines` is returned only if every examined line has this format. All functions of this module are pure.
+//! Detects the format of an input from its first bytes. If the guess were wrong, the wrong part of a record could
+//! become its key, and different records could count as equal. The module therefore returns a format other than `lines`
+//! only if every line that it has examined has this format.
 
 use crate::RecordFormat;
 use crate::clf::{is_index_line, is_log_line};
@@ -157,9 +158,10 @@ fn is_table(block: &[u8], separator: u8, format: RecordFormat, wanted: &[String]
     *columns >= 2 && has_names(header, separator) && (count >= ROWS_MIN || has_wanted(header, separator, wanted))
 }
 
-/// Returns whether a header contains all fields that the user wants. Only fields that are wanted by name are compared,
-/// because a number may be the position of a column. If all wanted fields are numbers, nothing shows that the line is a
-/// header, so the result is false.
+/// Returns whether `header` contains all names of fields that the user has given. If it does, the line is certainly a
+/// header. The user may also select fields by number, but a number only states the position of a column, so the
+/// function ignores numbers. If the user has given numbers only, nothing shows that the line is a header, and the
+/// result is false.
 fn has_wanted(header: &[u8], separator: u8, wanted: &[String]) -> bool {
     let mut wanted = wanted.iter().filter(|name| name.parse::<usize>().is_err()).peekable();
     wanted.peek().is_some() && wanted.all(|wanted| names_of(header, separator).any(|name| name == wanted.as_bytes()))

@@ -35,12 +35,15 @@ fn kind_of_wide_text(head: &[u8]) -> Option<ByteKind> {
     is_utf16(head, 1).then_some(ByteKind::Utf16BigEndian)
 }
 
-/// Returns whether the input looks like UTF-16 text. A UTF-16 text consists of units of two bytes, a low byte and a
-/// high byte. The low bytes are at even offsets if `parity` is 0, and at odd offsets if `parity` is 1.
+/// Returns whether the input looks like UTF-16 text, in which each unit consists of a low byte and a high byte.
+/// `parity` selects the byte order: 0 means that the low bytes are at even offsets (little-endian), and 1 means that
+/// they are at odd offsets (big-endian).
 ///
-/// The function requires that some high bytes are zero, because text in any script contains spaces, digits or line
-/// ends, whose high bytes are zero. It also requires that no low byte is zero. A text with a character such as U+4E00,
-/// whose low byte is zero, is therefore not recognised.
+/// The function requires that a large enough share of the high bytes is zero. Text in any script satisfies this,
+/// because it contains spaces, digits or line ends, whose high bytes are zero.
+///
+/// The function also requires that no low byte is zero. As a consequence, it does not recognise a text with a character
+/// such as U+4E00, whose low byte is zero.
 fn is_utf16(head: &[u8], parity: usize) -> bool {
     let units = head.chunks_exact(2);
     let count = units.len();
@@ -93,8 +96,9 @@ fn has_returns_only(head: &[u8]) -> bool {
     returns > 1 && !is_quoted
 }
 
-/// Returns whether the records of an input end with NUL bytes, as in the output of `find -print0`. This is assumed if
-/// the input has no newline, and if all its NUL bytes are single bytes between other text.
+/// Returns whether the records of an input seem to end with NUL bytes, as in the output of `find -print0`. The result
+/// is true if the input has no newline, at least two texts that are separated by single NUL bytes, and no other control
+/// characters that would indicate binary data.
 fn is_nul_terminated(head: &[u8]) -> bool {
     if memchr(b'\n', head).is_some() || head.first() == Some(&0) {
         return false;

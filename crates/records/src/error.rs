@@ -1,6 +1,8 @@
-//! Errors of this crate. A [`ConfigError`] means that the configuration does not fit the input, and ends the run. A
-//! [`RejectReason`] means that a single record cannot be read, and the run continues with the next record. The position
-//! of the record is not part of the reason, but is stored next to it in a [`Rejection`].
+//! Errors of this crate. They have different consequences:
+//!
+//! - A [`ConfigError`] means that the configuration does not fit the input. It ends the run.
+//! - A [`RejectReason`] means that a single record cannot be read. The run continues with the next record. A
+//!   [`Rejection`] contains such a reason together with the position of the record.
 
 use std::sync::Arc;
 
@@ -327,8 +329,8 @@ pub enum RejectReason {
     /// The line does not have the form `urlkey timestamp {json}`.
     #[error("it is no index line: `urlkey timestamp {{json}}`")]
     NotAnIndexLine,
-    /// The record is longer than the limit. If the block does not contain the whole record, the following blocks
-    /// contain the rest of it. For these blocks, [`ParsedBlock::is_rest`](crate::ParsedBlock::is_rest) returns true.
+    /// The record is longer than the limit. If the record does not fit into the block, the following blocks contain its
+    /// other pieces. For each of those blocks, [`ParsedBlock::is_rest`](crate::ParsedBlock::is_rest) returns true.
     #[error("it is longer than {record_bytes_max} bytes{}{}", size(.record_bytes, .is_whole), quoted_lines(.lines))]
     TooLong {
         /// Number of bytes of the record in this block.
@@ -341,9 +343,11 @@ pub enum RejectReason {
         is_whole: bool,
     },
     /// The line has an opening quote that is not closed. Only this line is rejected, and the lines after it are read as
-    /// separate records. The reader concludes that the quote is not closed if no closing quote follows before the end
-    /// of the input, or within four times the maximum length of a record. It also concludes this if the next quote
-    /// seems to open another field.
+    /// separate records.
+    ///
+    /// The reader concludes that a quote is not closed if it finds no closing quote before the end of the input, or
+    /// within four times the maximum length of a record. It also concludes this if the next quote seems to open another
+    /// field.
     #[error("a quote opens on this line and the record does not end")]
     UnclosedQuote,
     /// The input could not be read further within this record. The error of the input follows.

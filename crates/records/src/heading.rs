@@ -37,9 +37,9 @@ pub(crate) fn has_comments(walk: &Walk) -> bool {
     walk.bytes.get(record_start(walk.bytes, walk.start, walk.record_end).content) == Some(&b'#')
 }
 
-/// Reads the comments and the header at the beginning of `walk`. Whether a line is a comment or a header is decided
-/// from this line alone. The result is therefore the same whether only the first lines or all lines of the file have
-/// been read.
+/// Reads the comments and the header at the beginning of `walk`. The function looks at one line at a time, and the
+/// lines after it have no influence on whether it is a comment, a header or neither. A caller that has read only the
+/// first lines of a file therefore gets the same result as one that has read the whole file.
 pub(crate) fn read_beginning(walk: &Walk, format: RecordFormat, table: Table) -> Result<Beginning, ConfigError> {
     let mut rest = *walk;
     let mut comments = Vec::new();

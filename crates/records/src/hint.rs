@@ -32,9 +32,9 @@ pub fn hint(first_bytes: &[u8], format: RecordFormat, separator: Option<u8>) -> 
         .or_else(|| format_hint(text, format, separator))
 }
 
-/// Returns a hint if the input consists of records that are longer than a line, so that comparing lines would split
-/// these records. This is the case for JSON that is not one object per line, for the format csvlog of PostgreSQL, and
-/// for XML. The hint says what the input looks like, and which command converts it.
+/// Returns a hint if the records of the input are longer than a line. Comparing such an input line by line would split
+/// its records. Examples are JSON that is not one object per line, the format csvlog of PostgreSQL, and XML. The hint
+/// says what the input looks like, and which command converts it.
 pub fn hint_of_document(first_bytes: &[u8]) -> Option<String> {
     let text = first_bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(first_bytes).trim_ascii_start();
     let line = lines_of(text).next().unwrap_or_default();

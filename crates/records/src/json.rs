@@ -169,9 +169,13 @@ impl<'w> Visitor<'_> for NameSeed<'w> {
     }
 }
 
-/// Returns the value of a member as a span in the text. A string is represented by the text between its quotes, a
-/// number by its canonical form, and an array, an object, `true` or `false` by its JSON text. The value null counts as
-/// missing.
+/// Returns where the value of a member is in the text, and how it is encoded. The kind of the value determines the text
+/// that represents it:
+///
+/// - a string: the text between its quotes
+/// - a number: its canonical form
+/// - an array, an object, `true` or `false`: its JSON text
+/// - null: no text, because null counts as a missing value
 fn span_of(value: &str, base: usize) -> FieldSpan {
     match value.as_bytes() {
         [b'n', ..] => FieldSpan::no_value(base),

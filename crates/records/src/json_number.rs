@@ -53,9 +53,9 @@ pub(crate) fn append_canonical(text: &[u8], form: &mut Vec<u8>) {
     number.append(form);
 }
 
-/// A number in the form `0.D * 10^point`, where `D` is a sequence of digits. The sequence consists of the digits of
-/// `whole` followed by the digits of `fraction`. It has no zeros at its beginning and at its end, so the number zero
-/// has no digits.
+/// A number in the form `0.D * 10^point`, where `D` is a sequence of digits. For example, 1250 is `0.125 * 10^4`. `D`
+/// consists of the digits of `whole` followed by the digits of `fraction`. It neither begins nor ends with a zero, so
+/// equal numbers have equal digits, and the number zero has no digits at all.
 struct Number<'a> {
     is_negative: bool,
     whole: &'a [u8],

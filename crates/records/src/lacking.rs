@@ -1,6 +1,8 @@
-//! Detects a field name that no record of the input has. The user has probably mistyped such a name, so the run must
-//! report an error. The error can be reported only at the end of the input, because until then a later record may have
-//! the field. If at least one record could be read completely, the name is right and there is no error.
+//! Detects that every record of an input lacks the same wanted field, or has no value in it. In that case the user has
+//! probably mistyped the name of the field, so the run must report an error.
+//!
+//! The error can be reported only at the end of the input, because a later record may still have the field. There is no
+//! error if at least one record could be read completely, because that record has all wanted fields.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
-//! The layout of the records in a run, which says where in a record of the given format the wanted fields are. This
-//! module creates the layout, and uses it to find the values of the wanted fields in all records of a block.
+//! The layout of the records in a run. The layout says where the wanted fields are in a record, for example in the
+//! third column of a row. This module creates the layout from the format and the header, and uses it to find the values
+//! of the wanted fields in all records of a block.
 
 use crate::clf::{ClfFields, IndexFields};
 use crate::cut::{RecordStart, record_start};

@@ -28,9 +28,10 @@ pub struct Header {
     pub is_repeated: bool,
 }
 
-/// The parsed records of a block, stored column by column. Event `i` consists of the entries with index `i`:
-/// `digests()[i]`, `times_ms()[i]`, `spans()[i]` and `source(i)`. A value can be filled many times, which avoids new
-/// allocations because it keeps its memory.
+/// The parsed records of a block, stored column by column. The record with index `i` is described by `digests()[i]`,
+/// `times_ms()[i]`, `spans()[i]` and `source(i)`.
+///
+/// A `ParsedBlock` can be filled again for the next block. This saves allocations, because it reuses its memory.
 ///
 /// [`RecordParser`](crate::RecordParser) fills the block from text. Inputs whose records are not text fill it with
 /// [`clear`](Self::clear), [`push`](Self::push) and [`reject`](Self::reject), and implement
@@ -102,16 +103,16 @@ impl ParsedBlock {
         &self.rejections
     }
 
-    /// Returns whether this block contains only a further piece of a record that was rejected. The first piece of the
-    /// record was in an earlier block. A line that is longer than the limit is delivered in pieces, so that an output
-    /// can pass on the whole line without keeping it in memory.
+    /// Returns whether this block contains only a further piece of a rejected record, whose first piece was in an
+    /// earlier block. This happens if a line is longer than the limit. The reader delivers such a line in pieces, so
+    /// that an output can write the whole line without having it in memory at once.
     pub fn is_rest(&self) -> bool {
         self.is_rest
     }
 
-    /// Returns the error that ends the input after the records of this block. The parser reports such an error if a
-    /// record has no key and the configuration asks to stop in that case ([`EmptyKey::Fail`](crate::EmptyKey::Fail)).
-    /// The record without a key and all records after it are not in the block.
+    /// Returns the error because of which parsing ended within this block. There is such an error if a record has no
+    /// key and the configuration asks to stop in that case ([`EmptyKey::Fail`](crate::EmptyKey::Fail)). This
+    /// `ParsedBlock` then contains the records before that record, but neither that record nor the records after it.
     pub fn refusal(&self) -> Option<&ConfigError> {
         self.refusal.as_ref()
     }
@@ -133,9 +134,9 @@ impl ParsedBlock {
         self.first_line
     }
 
-    /// Returns the number of NUL bytes in this block, and directly before it, that precede records and belong to no
-    /// record. Such bytes appear in a log after a power failure. They also appear if a log was truncated
-    /// (`copytruncate`) while a program continued to write at its old position.
+    /// Returns the number of NUL bytes that belong to no record and precede a record of this block. The count includes
+    /// those directly before the block. Such bytes appear in a log after a power failure. They also appear if
+    /// `copytruncate` of logrotate has truncated a log while a program continued to write at its old position.
     pub fn hole_bytes(&self) -> u64 {
         self.hole_bytes
     }

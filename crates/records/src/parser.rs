@@ -271,9 +271,11 @@ impl RecordParser {
         layout.walk(walk, &mut self.scratch, &mut sink)
     }
 
-    /// Prepares to parse the rest of an input that an earlier process has read in part. `time_ms` is the last time that
-    /// the earlier process read, in milliseconds since 1970. If clocks were set back, a local time of the repeated hour
-    /// can mean two different times. The parser chooses the one that is closer to the last time.
+    /// Prepares the parser for the rest of an input whose beginning was parsed by an earlier process. `time_ms` is the
+    /// last time that the earlier process read, in milliseconds since 1970.
+    ///
+    /// The parser needs this time for local times that occur twice because clocks were set back. Such a local time can
+    /// mean two different times, and the parser chooses the one that is closer to the times before it.
     pub fn continue_from(&mut self, time_ms: i64) {
         self.times.continue_from(time_ms);
     }
@@ -288,10 +290,11 @@ impl RecordParser {
     }
 }
 
-/// Returns whether a record is a header with the same names as the known header, but in another order. Such a record
-/// appears if files of two programs were concatenated. The fields of the records after it are in other positions, so
-/// the parser must not read the key from the positions of the first header. Only a row of words counts as a header, so
-/// a row of values is not mistaken for one.
+/// Returns whether `record` is a second header, with the same names as `header` but in another order. Such a record
+/// appears if files of two programs were concatenated. In the records after it, the fields are at other positions, so
+/// the parser must no longer read the key from the positions that `header` gives.
+///
+/// Only a row of words counts as a header, so that a row of values is not mistaken for one.
 fn is_reordered(record: &[u8], header: &[u8], separator: u8) -> bool {
     if record.len() != header.len() || sum_of_bytes(record) != sum_of_bytes(header) {
         return false;

@@ -45,9 +45,9 @@ struct Quotes {
     /// Whether a quote as the next byte would begin a quoted field, or would double the previous quote.
     opens_next: bool,
     reopens_next: bool,
-    /// State of the scanner in front of the content of a record, where NUL bytes and byte order marks may occur. The
-    /// number says how many bytes of an incomplete byte order mark were read so far. `None` means that the content of
-    /// the record has begun.
+    /// State of the scanner before the content of a record begins. At that point, NUL bytes and byte order marks may
+    /// occur. The number says how many bytes of an incomplete byte order mark were read so far. `None` means that the
+    /// content of the record has already begun.
     lead: Option<usize>,
 }
 

@@ -1,5 +1,6 @@
-//! Cuts a stream of bytes into blocks of complete records. The memory is bounded, even if a record never ends. After
-//! each read that completes a record, a block is returned at once, so a slow stream does not delay its records.
+//! Cuts a stream of bytes into blocks of complete records. The memory is bounded, because a record that does not end
+//! within a limit is rejected. A block is returned as soon as a read completes a record, so a record of a slow stream
+//! does not wait for later records.
 
 use crate::block::{Block, BlockDefect, BlockOptions};
 use crate::cut::{Cut, count_ends, count_newlines, has_sound_quotes};
@@ -8,13 +9,13 @@ use std::io::{ErrorKind, Read};
 const READ_BYTES_MIN: usize = 64 << 10;
 const RECORDS_PER_BLOCK: u64 = 32 << 10;
 const RECORD_BYTES_LIMIT: usize = 1 << 30;
-/// Distance up to which the reader searches for the end of a record that is too long, as a multiple of the maximum
-/// record length. The search is needed only if quoted fields may contain newlines, because a missing closing quote then
-/// makes a record look too long.
+/// Factor that limits the search for the end of a record that is too long. For example, if records may have 16 MiB, the
+/// reader searches up to 64 MiB. The search is needed only if quoted fields may contain newlines, because a missing
+/// closing quote then makes a short record look too long.
 ///
-/// If the reader finds the end, it rejects the whole record. If it does not find the end, or if the closing quote seems
-/// to be the opening quote of another field, the reader assumes that a quote was opened by mistake. It then rejects
-/// only the line with this quote.
+/// If the reader finds the end, it rejects the whole record. In two cases, the reader assumes instead that a quote was
+/// opened by mistake, and rejects only the line with this quote: if it does not find the end of the record, or if the
+/// closing quote seems to be the opening quote of another field.
 const QUOTE_WAIT_RECORDS: usize = 4;
 /// Maximum length of this search in bytes, so that positions in a block fit into 32 bits.
 const QUOTE_WAIT_BYTES_MAX: usize = 2 << 30;
@@ -121,9 +122,9 @@ impl<R: Read> BlockReader<R> {
         Ok(true)
     }
 
-    /// Scans the bytes that were added to the block since the last call. If the block begins with NUL bytes that belong
-    /// to no record, the function removes them before the scan. Such a sequence of NUL bytes can be gigabytes long, but
-    /// it does not fill the memory, because it is removed after each read.
+    /// Scans the bytes that were added to the block since the last call. NUL bytes at the beginning of the block belong
+    /// to no record, so the function removes them before the first scan. There can be gigabytes of such bytes, but they
+    /// do not fill the memory, because the function removes them after each read.
     fn advance(&self, cut: &mut Cut, block: &mut Block) {
         if cut.is_fresh() && self.options.record_end != 0 {
             block.strip_hole();
@@ -164,9 +165,11 @@ impl<R: Read> BlockReader<R> {
         self.pending_start = 0;
     }
 
-    /// Reads once from the input, and appends the bytes to the block. Returns the number of bytes. The number is 0 at
-    /// the end of the input and in all later calls. If an earlier read has failed and the reader has kept the error for
-    /// later, the function returns this error once instead.
+    /// Reads once from the input, appends the bytes to the block, and returns their number. At the end of the input,
+    /// the function returns 0, also in all later calls.
+    ///
+    /// The reader may have kept the error of an earlier read in order to return the bytes before the error first. In
+    /// that case, the next call of this function returns that error, and the calls after it return 0.
     fn read_once(&mut self, block: &mut Block, bytes_max: usize) -> std::io::Result<usize> {
         if self.is_at_end {
             return self.failure.take().map_or(Ok(0), Err);
@@ -208,9 +211,9 @@ impl<R: Read> BlockReader<R> {
         true
     }
 
-    /// Completes the block after the input has failed in the middle of a record. If the incomplete record has several
-    /// lines and is inside quotes, its quote was possibly opened by mistake. In that case, only its first line is
-    /// rejected, and its other lines are parsed as separate records.
+    /// Completes the block after the input has failed in the middle of a record. Normally the incomplete record is
+    /// rejected as a whole. However, if it spans several lines inside quotes, its opening quote may be a mistake. The
+    /// function then rejects only the first line, and the other lines are parsed as separate records.
     fn end_after_error(&mut self, block: &mut Block, cut: &Cut) {
         if cut.is_inside_quotes() && memchr::memchr(b'\n', block.bytes()).is_some() {
             return self.reject_unclosed(block);
@@ -275,10 +278,11 @@ impl<R: Read> BlockReader<R> {
         self.close(block, 1, 1);
     }
 
-    /// Fills the block with lines that follow an unclosed quote, and returns true. The quote was probably opened by
-    /// mistake, so every newline ends a record in these lines, even after another quote. This rule applies only to a
-    /// limited range after the quote. If the range has no further newline, the function ends the range and returns
-    /// false.
+    /// Fills the block with lines that follow an unclosed quote, and returns true. Because that quote was probably a
+    /// mistake, every newline ends a record in these lines, even if it is between two further quotes.
+    ///
+    /// This rule applies only to a limited range of bytes after the unclosed quote. If the range contains no further
+    /// newline, the function ends the range and returns false, and quotes are interpreted as usual again.
     fn take_ignoring_quotes(&mut self, block: &mut Block) -> bool {
         let range = &self.pending[self.pending_start..][..self.distrusted];
         let window = &range[..range.len().min(self.read_bytes)];

@@ -156,10 +156,11 @@ fn begins_with_control(rest: &[u8]) -> bool {
     rest.iter().take(16).any(|byte| *byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x1B | 0x0C))
 }
 
-/// Returns whether the input looks like a zlib stream with the default window size. The first byte of such a stream is
-/// also the letter `x`, with which a text may begin, so the function checks two further properties. The second byte
-/// must be one that zlib writes at this position and that is not a letter. In addition, a control character or a byte
-/// above ASCII must follow soon.
+/// Returns whether the input looks like a zlib stream with the default window size. Such a stream begins with the
+/// letter `x`, but so can a text. The function therefore checks two further properties:
+///
+/// - The second byte is one of three values that zlib writes there, none of which is an ASCII letter.
+/// - A control character or a byte above ASCII is among the 16 bytes after it.
 fn is_zlib(head: &[u8]) -> bool {
     let [0x78, 0x01 | 0x9C | 0xDA, rest @ ..] = head else { return false };
     !rest.is_empty() && rest.iter().take(16).any(|byte| *byte >= 0x80 || matches!(byte, 0..=8 | 0x0E..=0x1A))

@@ -7,9 +7,10 @@ use crate::{Block, ParsedBlock};
 
 /// Records of a block in the form in which an input has them: the bytes of lines, rows of columns, or messages.
 ///
-/// The filter needs only the digests and times of records, which are in the accompanying [`ParsedBlock`]. The spans in
-/// the [`ParsedBlock`] identify the records, and each form of records defines what a span means. In a [`Block`] of
-/// text, a span is a range of bytes. In a group of rows, the span of row `n` could be the range from `n` to `n + 1`.
+/// The filter needs only the digests and the times of records, which are in the accompanying [`ParsedBlock`]. To
+/// identify the records themselves, the [`ParsedBlock`] contains a span for each record. The meaning of a span depends
+/// on the form of the records. In a [`Block`] of text, it is a range of bytes. In a group of rows, the span of row `n`
+/// could be the range from `n` to `n + 1`.
 ///
 /// ```
 /// use firstseen_filter::{Digest, FilterSecret};

@@ -4,8 +4,9 @@ use crate::byte_kind::ByteKind;
 use crate::compression::Compression;
 use std::io::{Error, ErrorKind};
 
-/// Error for an input that is refused because its bytes are not text, for example because the input is an archive. When
-/// an input is read, this error is inside an [`Error`] of kind [`ErrorKind::Unsupported`].
+/// Error for an input that is refused because its bytes are not text, for example because it is an archive. A function
+/// that reads such an input returns an [`Error`] of kind [`ErrorKind::Unsupported`], and this value is the inner error
+/// of it.
 ///
 /// ```
 /// use firstseen_records::{ByteKind, Decompressed, Refused, TextInput};

@@ -88,9 +88,9 @@ impl Rows {
         }
     }
 
-    /// Reads what precedes the records in a block. At the beginning of a file, this can be a header with comments
-    /// before it. Otherwise nothing precedes the records. Returns a walk over the remaining records, and updates
-    /// `layout` if the header changes the positions of the fields.
+    /// Reads the lines before the first record of a block, and returns a walk over the remaining lines. Only the
+    /// beginning of a file has such lines: a header, possibly with comments before it. If the header changes the
+    /// positions of the wanted fields, the function updates `layout`.
     pub(crate) fn read_beginning<'a>(
         &mut self,
         walk: Walk<'a>,

@@ -300,9 +300,11 @@ fn read_first(walk: &Walk, table: Table, fields: &mut [FieldSpan]) -> Option<Fou
     }
 }
 
-/// Returns the number of fields of the first row that can be read. Comments and rows that repeat the header
-/// (`header_line`) are skipped. `names` is the number of names in the header. The row may have more fields than names
-/// if the additional fields at its end are empty. Returns `None` if there is no row.
+/// Returns the number of fields in the first readable row. Comments are skipped, and so are rows that repeat the header
+/// (`header_line`). Returns `None` if there is no such row.
+///
+/// `names` is the number of names in the header. The row may have more fields than the header has names, provided that
+/// the additional fields are at its end and empty.
 pub(crate) fn width_of_first_row(walk: &Walk, table: Table, names: Option<usize>, header_line: &[u8]) -> Option<Width> {
     let mut width = None;
     each_row(walk, table, |found, content| {
@@ -433,10 +435,11 @@ impl Found {
         self.fields == width.fields && (width.surplus == 0 || self.ends_empty(width.surplus, bytes, separator))
     }
 
-    /// Returns whether the last `surplus` fields of a row are empty, so that they can be ignored. If fields are
-    /// separated by commas, the result is always false. A value with a decimal comma would look like two fields and
-    /// shift all later fields by one column. The row would then be read with wrong values, so it must be rejected
-    /// instead.
+    /// Returns whether the last `surplus` fields of a row are empty, so that they can be ignored.
+    ///
+    /// If fields are separated by commas, the result is always false, because the additional field may come from a
+    /// value with a decimal comma. Such a value looks like two fields and shifts all later fields by one column. The
+    /// row must be rejected, because its fields would otherwise be read with wrong values.
     fn ends_empty(&self, surplus: usize, bytes: &[u8], separator: u8) -> bool {
         let content = &bytes[self.record.content.range()];
         let end = content.len().checked_sub(surplus).map(|start| &content[start..]);
@@ -457,8 +460,8 @@ impl Found {
     }
 }
 
-/// Reader of the rows in a block, one after the other. The reader searches for the bytes that structure a row, and `N`
-/// is the number of these bytes. They are the newline alone, the newline and the separator, or the newline, the
+/// Reader of the rows in a block, one after the other. `N` is the number of different bytes for which the reader
+/// searches. Depending on the table, they are the newline alone, the newline and the separator, or the newline, the
 /// separator and the quote.
 struct Records<'a, const N: usize> {
     marks: Marks<'a, N>,

@@ -8,9 +8,10 @@ use std::io::{Error, ErrorKind, Read, Result};
 
 /// A decompressed input that is rejected if its beginning is not text.
 ///
-/// The input is checked before its first byte is returned, so no byte of a rejected input reaches the caller. The check
-/// waits for the first record, and buffers at most [`HEAD_BYTES`](crate::HEAD_BYTES) bytes. After the check, records
-/// are returned without delay.
+/// The input is checked before its first byte is returned, so no byte of a rejected input reaches the caller. For this
+/// check, the first bytes must be in memory: the input waits until it has read the first record, or
+/// [`HEAD_BYTES`](crate::HEAD_BYTES) bytes if the record is longer. After the check, records are returned without
+/// delay.
 #[derive(Debug)]
 pub struct TextInput<R: Read> {
     input: Decompressed<R>,
@@ -35,9 +36,10 @@ impl<R: Read> TextInput<R> {
         &self.input
     }
 
-    /// Reads the beginning of the input and checks that it is text. Only the first call has an effect. If reading the
-    /// beginning fails, this function does not return the error. [`Read::read`] returns the bytes before the failure
-    /// first, and then returns the error.
+    /// Reads the beginning of the input and checks that it is text. Only the first call has an effect.
+    ///
+    /// An error of the underlying input is not returned here. [`Read::read`] first returns the bytes that precede the
+    /// error, and then the error.
     ///
     /// # Errors
     /// Returns an error that contains [`Refused`] if the input is not text.

@@ -5,10 +5,10 @@ use std::fmt;
 
 /// Appends the contents of a JSON string. `escaped` is the text between its quotes.
 ///
-/// An escape sequence of a JSON string may stand for only one half of a surrogate pair, which is not a character. This
-/// function converts such a half to the three bytes that UTF-8 would use for it if UTF-8 allowed it (WTF-8). Every
-/// spelling of the same string therefore has the same result, and the result differs from the result of every valid
-/// text.
+/// An escape sequence of a JSON string may stand for one half of a surrogate pair without the other half. Such a half
+/// is not a character, so it has no UTF-8 encoding. This function encodes it in the three bytes that the rules of UTF-8
+/// would give (an encoding called WTF-8). Different spellings of the same string therefore have the same result, and no
+/// valid text has this result.
 pub(crate) fn unescape(escaped: &[u8], values: &mut Vec<u8>) {
     let quoted = [b"\"", escaped, b"\""].concat();
     let mut read = serde_json::Deserializer::from_slice(&quoted);

@@ -40,10 +40,11 @@ const TIME_MS_MAX: i64 = 253_402_300_799_999;
 /// | 15 and 16 | microseconds since 1970 |
 /// | 18 and 19 | nanoseconds since 1970 |
 ///
-/// A number may have decimals after a dot or a comma, an exponent (`1.7e9`) and a plus sign. A number with decimals
-/// other than zero is not read as a date, unless it has 14 digits before the decimals. It counts seconds since 1970 if
-/// it is below 253402300800, because this range covers all times up to the year 9999. Fractions of a millisecond are
-/// ignored.
+/// A number may have decimals after a dot or a comma, an exponent (`1.7e9`) and a plus sign. Fractions of a millisecond
+/// are ignored.
+///
+/// A number whose decimals are not all zero is not read as a date, unless it has 14 digits before the decimals. It
+/// counts seconds since 1970 if it is below 253402300800, because this range covers all times up to the year 9999.
 ///
 /// # Other texts
 ///
