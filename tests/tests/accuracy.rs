@@ -16,9 +16,9 @@ fn verified(log: &str, filter: &str) -> Value {
     Folder::new().dedup(&flags).ok().report()
 }
 
-/// Checks that a filter keeps its promised rate of false positives on a real log, even when it is as full as its
-/// definition allows. False positives are most frequent then. To fill the filter that much, its capacity is chosen only
-/// slightly above the number of events that a window of the log contains.
+/// Checks on a real log that a filter keeps its promised rate of false positives even when it is nearly full. A full
+/// filter is the worst case, because false positives become more frequent as more cells are set. To fill the filter,
+/// the test sets its capacity only slightly above the number of events that a window of the log contains.
 fn check_false_positive_bound(log: &str, filter: &str, least_rate: f64) {
     let report = verified(log, filter);
     assert_eq!((number(&report, "fn"), number(&report, "undecided")), (0, 0), "{filter}: {report}");
@@ -93,7 +93,8 @@ fn overload_is_undecided_and_passed_on() {
 }
 
 /// Checks that a filter keeps its promised rate of false positives during a burst, when many events arrive within a
-/// short time. To keep the rate, the filter may reject some of these events.
+/// short time. A filter that recorded all of these events would become too full to keep the rate. It is therefore
+/// allowed to leave some of them undecided.
 #[test]
 fn bursts_keep_the_bound() {
     for (log, filter) in [

@@ -1,5 +1,6 @@
-//! Alters a filter while producers continue to submit events. The history of all replies, before and after the
-//! alteration, must satisfy the consistency rules of the simulation. At the end, the predecessor must be removed.
+//! Alters a filter while producers continue to submit events. The alteration replaces the filter with a new one, and
+//! the old filter, the predecessor, must be removed at the end. All replies that the producers received before and
+//! after the alteration form a history, which must satisfy the consistency rules of the simulation.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -21,13 +22,15 @@ const CALLERS: u32 = 6;
 const NEW_EVENT_MS: u64 = 10;
 /// Number of events of each filter that are looked up before and after its alteration.
 const MARKS: u32 = 20;
-/// Window of the filter before the alteration, in milliseconds. The test looks up events from before the alteration
-/// after the command has returned, so the window must be much longer than the command takes on a slow machine.
+/// Window of the filter before the alteration, in milliseconds. The test records events, alters the filter, and then
+/// checks that the filter still knows these events. Their window must not end while the command that alters the filter
+/// is running, even on a slow machine.
 const OLD_WINDOW_MS: u64 = 24_000;
 const NEW_WINDOW_MS: u64 = 60_000;
-/// Maximum time for which a filter may remember an event, in milliseconds. If a filter calls an event a duplicate
-/// although no producer has submitted it within this time, the verdict is wrong. The time is longer than the windows
-/// before and after the alteration, because filters round windows up.
+/// Maximum time for which a filter may remember an event, in milliseconds. A filter may remember an event for longer
+/// than its window, because it rounds the window up. The test therefore allows twice the longer of the two windows. If
+/// no producer has submitted an event within this time, and the filter nevertheless calls it a duplicate, the verdict
+/// is wrong.
 const WINDOW_AT_MOST_MS: u64 = 2 * NEW_WINDOW_MS;
 
 fn now_ms() -> u64 {

@@ -1,6 +1,9 @@
 //! Kills one of three nodes, and starts it again later. While the node is down, the remaining nodes must soon decide
-//! events again, with the error rate that they estimate for the loss of a node. After its return, the node must count
-//! as complete when all events that it missed have expired, and not earlier.
+//! events again. They lack the slices of the killed node, so they make more errors, but the measured error rate must
+//! agree with the rate that they report as expected.
+//!
+//! The restarted node has missed the events of the outage. The cluster map may list its slices as complete only when
+//! these events have expired, and must do so soon after that.
 
 use std::time::{Duration, Instant};
 
@@ -17,9 +20,11 @@ const WINDOW: Duration = Duration::from_secs(6);
 const LEASE_MS: u64 = 10_000;
 /// Additional time for a busy machine, in milliseconds.
 const BUSY_MS: u64 = 20_000;
-/// Maximum time between the end of the window and the moment at which the returned node is complete again. It is the
-/// sum of the lateness, the clock skew, two ticks, a lease, and a reserve for a busy machine. The lease is included
-/// because another node may have recorded events for the killed node until its lease ended.
+/// Maximum time between the end of the window and the moment at which the restarted node is complete again. It is the
+/// sum of the lateness, the clock skew, two ticks, a lease, and a reserve for a busy machine.
+///
+/// The lease is part of the sum because a lease limits how long another node may record events in the place of the
+/// killed node. The window of the last such event therefore begins up to one lease later.
 const REST_MAX: Duration = Duration::from_millis(1_000 + 1_000 + 200 + LEASE_MS + LEASE_MS / 64 + BUSY_MS);
 /// Maximum interruption of service. One call waits until its deadline, and later calls need not wait.
 const SERVICE_MAX: Duration = Duration::from_millis(DEADLINE_MS + BUSY_MS);

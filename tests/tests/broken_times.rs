@@ -8,8 +8,8 @@
 //! - The producer sends k1 to k5 again with the current time. The earlier version took them for late events and passed
 //!   them on as first-seen.
 //!
-//! The earlier version also accepted a further event that was 13 days ahead. A lookup with a time in the future had the
-//! same effect as an event.
+//! The earlier version then even accepted an event that was 13 days ahead, because its time was less than a week after
+//! the moved clock. A lookup whose time was in the future moved the clock in the same way as an event.
 
 use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -148,8 +148,9 @@ fn counts_of_days(days: [u64; 4], broken_ends_ms: Option<u64>, flags: &str) -> [
     ["first_seen", "duplicates", "undecided", "rejected"].map(|name| number(&report, name))
 }
 
-/// Checks rotated log files that are named on the command line in a different order than that of their times. In an
-/// earlier version, up to 128 records of each file except the last one were rejected.
+/// Checks that no record is lost if rotated log files are named on the command line in the wrong order, for example the
+/// file of the last day first. In an earlier version, up to 128 records of each file except the last one were rejected
+/// in this case.
 #[test]
 fn files_in_a_wrong_order_lose_nothing() {
     for days in [[0, 1, 2, 3], [3, 2, 1, 0], [0, 3, 2, 1], [2, 0, 3, 1]] {
@@ -323,9 +324,10 @@ fn a_clock_that_went_wrong_is_set_back_by_one_command() {
     assert!(node.log().contains("the clock of a filter begins anew"), "{}", node.log());
 }
 
-/// Checks that a saved state is rejected if the clock of the machine was years ahead when the state was saved. The
-/// check applies to runs that stamp records on arrival. In an earlier version, such a run accepted the state, and the
-/// window of the saved events did not end for years.
+/// Checks that a run rejects a saved state whose time is years in the future. Such a state is left behind if the clock
+/// of the machine was wrong when the state was saved. The check applies to runs that use the time of arrival as the
+/// time of a record. In an earlier version, such a run accepted the state, and would have remembered the saved events
+/// for years.
 #[test]
 fn a_state_from_the_future_is_refused_where_arrivals_are_timed() {
     for (window, command) in [("--window 1h", "dedup"), ("--epoch 1h --per-event -", "estimate")] {

@@ -10,9 +10,9 @@ fn judgement(folder: &Folder, flags: &str) -> (Option<i32>, Value) {
     (ran.code, serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {}{}", ran.out, ran.err)))
 }
 
-/// Returns the guarantees that a scenario has violated, except the limit on how long events may be undecided. A busy
-/// machine can exceed that limit without an error in the program, because the other nodes then need longer to notice
-/// that a node has ended.
+/// Returns the guarantees that a scenario has violated, with one exception: the limit on how long events may be
+/// undecided. On a busy machine, the nodes need longer to notice that another node has ended. Events can then be
+/// undecided for longer than the limit although the program has no error.
 fn broken(judgement: &Value) -> Vec<&str> {
     let broken = judgement["broken"].as_array().expect("promises").iter().filter_map(Value::as_str);
     broken.filter(|promise| !promise.starts_with("events were undecided in ")).collect()
@@ -28,10 +28,10 @@ fn a_node_that_is_killed_breaks_no_promise() {
     assert!(judgement["calls"].as_u64() > Some(300) && judgement["duplicates"].as_u64() > Some(100), "{judgement}");
 }
 
-/// Restarts all nodes one after the other, each as soon as the node restarted before it reports that it is ready. A
-/// node must not report this before it has fetched the data that it lacks. If nodes reported it earlier, several
-/// restarts would soon leave no complete copy of some slice, and all events would be undecided for the rest of the
-/// window.
+/// Restarts all nodes one after the other. As soon as a restarted node reports that it is ready, the next node is
+/// restarted. A node must therefore not report that it is ready before it has fetched the data that it lacks. If nodes
+/// reported it earlier, several restarts would soon leave no complete copy of some slice, and all events of this slice
+/// would be undecided for the rest of the window.
 #[test]
 #[ignore = "minutes"]
 fn nodes_that_are_restarted_when_the_last_one_is_ready_forget_nothing() {
@@ -43,9 +43,9 @@ fn nodes_that_are_restarted_when_the_last_one_is_ready_forget_nothing() {
     assert!(judgement["calls"].as_u64() > Some(300) && judgement["duplicates"].as_u64() > Some(100), "{judgement}");
 }
 
-/// Checks that producers with slow clocks do not affect other producers. A producer with a slow clock sends events
-/// whose windows have already ended. The other producers must get the same verdicts as if there were no producer with a
-/// slow clock.
+/// Checks that producers with slow clocks do not affect other producers. In this test, some clocks are behind by an
+/// hour, which is the window of the filter, and others by three days. The verdicts for all other producers must keep
+/// the usual guarantees.
 #[test]
 fn callers_whose_clocks_are_behind_change_nothing_for_the_others() {
     let folder = Folder::new();

@@ -18,12 +18,15 @@ use crate::run::{Folder, Ran, dedup, firstseen};
 
 const RECORDS: usize = 30_000;
 const MANY_RECORDS: usize = 450_000;
-/// Time for which the test stops a node, so that the node answers no requests. An interrupted run waits one second for
-/// answers in the usual way. It then waits up to two more seconds for replies to its claims, and up to five more
-/// seconds for confirmations of records that it has written.
+/// Time for which the test suspends a node, so that the node answers no requests. The time is chosen so that an
+/// interrupted run has to wait for late answers. An interrupted run waits in two phases:
 ///
-/// The node is therefore stopped for longer than the first second, so that the run stops its usual wait without an
-/// answer. The node continues before the further waits end, so that the run still receives the late answers.
+/// - It first waits one second for all answers.
+/// - It then waits up to two more seconds for replies to its claims, and up to five more seconds for confirmations of
+///   records that it has written.
+///
+/// The node is suspended for longer than the first phase, so the first phase ends without an answer. The node continues
+/// before the second phase ends, so the run still receives the late answers.
 const STOPPED_FOR: Duration = Duration::from_millis(1_800);
 /// Number of records after which the key of a record is repeated.
 const AGAIN_AFTER: usize = 700;
@@ -123,9 +126,10 @@ fn a_run_that_is_stopped_leaves_the_rest_to_the_next() {
     assert_each_record_once(&folder, &["output-0"]);
 }
 
-/// Tells a run to end while its node does not answer, so that some claims and confirmations have no answer yet. After
-/// that moment, the run must not write any further record. When the node answers again, the run must confirm the
-/// records that it has written, and must release all other claims.
+/// Checks a run that is told to end while one of the nodes does not answer. At this moment, some claims and some
+/// confirmations of the run have no answer yet, and the run must write no further records. When the node answers again,
+/// the run must confirm the records that it has already written. It must release all other claims, so that the next run
+/// can claim and write those records.
 #[test]
 fn a_run_that_is_stopped_while_a_node_hesitates_writes_nothing_that_it_does_not_confirm() {
     let (folder, cluster) = stage();

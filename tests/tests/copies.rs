@@ -1,6 +1,7 @@
-//! Tests of filters whose slices have copies. A node is killed, and no event may be forgotten. The node returns with
-//! empty memory and fetches all data from the other nodes. Then another node is killed, so the fetched data must be
-//! sufficient to answer.
+//! Tests of filters that keep a copy of each slice on a second node. The test first kills one node, and no event may be
+//! forgotten, because the copies remain. The killed node then returns with empty memory and fetches its data from the
+//! other nodes. To check that the fetched data are complete, the test kills another node: the events that both of them
+//! held must still be known.
 
 use std::time::Instant;
 

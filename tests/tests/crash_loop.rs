@@ -1,5 +1,6 @@
-//! Kills a node again and again while a producer submits events. After each crash, the filter must still remember every
-//! event with a reply, as far as its durability mode promises this.
+//! Kills a node again and again while a producer submits events. After each crash, the test submits earlier events
+//! again and counts those that the filter has forgotten. How many of the answered events a crash may lose depends on
+//! the durability mode of the filter.
 //!
 //! The long run is `FIRSTSEEN_CRASHES=1000 cargo test -p firstseen-tests --test all crash_loop`.
 

@@ -99,9 +99,10 @@ fn the_smaller_kind_is_the_default() {
     }
 }
 
-/// Checks how late records may be by default. If no flag names a kind, records may be late by an eighth of the window,
-/// whichever kind the program chooses. If a flag names a kind, the default of that kind applies, and kind `cuckoo` then
-/// accepts no late records.
+/// Checks how late records may be if `--lateness` is not given. If the user leaves the choice of the kind to the
+/// program, records may be late by an eighth of the window. This holds for every kind that the program may choose. If
+/// the user names a kind, the default of that kind applies instead. For example, `--kind cuckoo` then accepts no late
+/// records.
 #[test]
 fn a_default_kind_takes_late_records() {
     let records = |late_ms: u64| format!("t,k\n{},a\n{},b\n{},a\n", 100_000_000, 100_080_000, 100_080_000 - late_ms);

@@ -99,9 +99,11 @@ fn a_log_gives_what_the_command_gives_compressed_or_not() {
     assert!(reply.status == 200 && !reply.is_whole, "{:?}", reply.headers);
 }
 
-/// Regression test for damaged archives. In an earlier version, 90 of 150 records of an archive with a damaged trailer
-/// were recorded by the filter but never sent to the client, so they were lost. If an archive was cut off, the reply
-/// ended with half a record.
+/// Regression test for compressed bodies that are damaged or cut off. An earlier version had two errors:
+///
+/// - If only the trailer of an archive was damaged, some records were recorded by the filter but never sent to the
+///   client. A retry would have reported them as duplicates, so they were lost. In one case, 90 of 150 records were lost.
+/// - If an archive was cut off, the reply ended in the middle of a record.
 #[test]
 fn a_reply_that_is_cut_off_has_all_records_that_were_judged() {
     let endpoint = HttpNode::start("");

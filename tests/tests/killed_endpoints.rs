@@ -5,9 +5,9 @@
 //! or gets no reply, its producer sends it again with the same key. At the end, all replies must satisfy the
 //! consistency rules of the simulation.
 //!
-//! Each producer sends several commands at once, as a pipeline. All replies to a pipeline differ from each other, so
-//! that the test notices if a reply is lost or belongs to another command. The trait [`Pipeline`] adapts the test to
-//! the protocol of each endpoint.
+//! Each producer sends several commands at once, as a pipeline. No two commands of a pipeline expect the same reply. If
+//! a reply is lost or is assigned to the wrong command, the producer therefore receives a reply that it does not
+//! expect. The trait [`Pipeline`] hides the differences between the Redis protocol and HTTP.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -68,9 +68,9 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Four commands that a producer sends together. The first command observes events with an idempotency key. The
-/// expected replies of the other three commands are known in advance, so they show whether every reply arrives in the
-/// right place.
+/// Four commands that a producer sends together. The first command observes events with an idempotency key, and its
+/// verdicts depend on the other producers. The replies to the other three commands are known in advance, because they
+/// depend on nothing but this group. They show whether each reply arrives in the right place.
 pub(crate) struct Group {
     pub(crate) command: u64,
     /// Number of the producer.
@@ -111,9 +111,9 @@ pub(crate) fn item(event: u64) -> String {
 ///
 /// A method returns `None` if the connection has ended.
 pub(crate) trait Pipeline: Sized + Send {
-    /// Number of commands in a pipeline for which the producer has no final verdict yet. A pipeline has more bytes than
-    /// the endpoint reads at once. The first replies therefore arrive while later commands are still waiting to be
-    /// read.
+    /// Number of commands in a pipeline for which the producer has no final verdict yet. The number is so large that
+    /// the endpoint cannot read the whole pipeline at once. The endpoint therefore sends the first replies while later
+    /// commands still wait to be read, and a kill can cut the pipeline in the middle.
     const COMMANDS: usize;
     /// Number of commands in a pipeline that already have a verdict.
     const AGAIN: usize;

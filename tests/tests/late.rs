@@ -34,8 +34,10 @@ fn time_that_falls_back_by_a_year_is_late() {
     assert_eq!(counts(&ran.report()), [3, 2, 1, 0, 1], "first-seen is what nobody need ask for");
 }
 
-/// A run that continued a saved state and was fed the same file again passed all its records a second time. The message
-/// advised to sort the file, which does not help.
+/// Regression test for a saved state that is continued with the same input file. For the second run, all records of the
+/// file are late, and late records are passed on by default, so the output contained every record a second time. In an
+/// earlier version, the message advised to sort the file, which does not help. The message must now recommend `--late
+/// duplicate`, which drops these records.
 #[test]
 fn records_that_an_earlier_run_has_read_can_be_dropped() {
     let input: String = (0..50).map(|day| record(NOW_S + day * 86_400, &format!("key{day}"))).collect();
@@ -69,9 +71,11 @@ fn records_out_of_order_within_the_lateness_are_judged_exactly() {
 }
 
 /// Checks a record that is later than the lateness allows and therefore gets a wrong verdict. The record repeats a key
-/// that occurred less than an hour earlier, so it should be a duplicate. But the filter judges the record as if it were
-/// only as late as the lateness allows. At that later time, the first occurrence has already left the window of an
-/// hour. The report must explain this.
+/// that occurred less than an hour earlier, so within a window of an hour it should be a duplicate.
+///
+/// However, the filter cannot go back further than the lateness. It treats the record as if its time were the earliest
+/// that the lateness allows. Measured from this wrong time, the first occurrence of the key is more than an hour ago,
+/// so the verdict is first-seen. The report must explain this.
 #[test]
 fn what_comes_later_than_the_lateness_allows_is_counted_and_explained() {
     let times = [("a", NOW_S - 5000), ("z", NOW_S), ("a", NOW_S - 1500)];

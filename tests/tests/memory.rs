@@ -1,5 +1,5 @@
-//! Measures the peak memory of a `dedup` run. A run may take at most the memory of its filter plus 64 MiB. If a filter
-//! is much larger than its contents, only the part that is used may occupy memory.
+//! Measures the peak memory of a `dedup` run. A run may use at most the size of its filter plus 64 MiB. If a filter is
+//! much larger than its contents need, only the cells that are in use may occupy memory.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -57,9 +57,12 @@ fn a_run_takes_its_filter_and_at_most_64_mebibytes() {
     assert!(peak <= filter_bytes + ALLOWANCE_BYTES, "{peak} bytes with a filter of {filter_bytes}");
 }
 
-/// Regression test for filters with much memory. In a filter of a gigabyte, a single record took eight seconds, because
-/// each tick of the clock visited all cells. The test measures memory and not time, because times depend on the
-/// machine. If the filter visits only the cells that it needs, all other cells occupy no memory.
+/// Regression test for large filters. In an earlier version, each tick of the clock visited all cells of a filter, so a
+/// single record took eight seconds in a filter of a gigabyte.
+///
+/// The test measures memory instead of time, because times depend on the machine. The operating system gives memory to
+/// a cell only when the cell is used for the first time. If the filter visits only the cells that it needs, the memory
+/// of the run therefore stays small.
 #[test]
 fn a_record_goes_through_no_more_of_a_large_filter_than_it_needs() {
     for kind in ["generations", "timing"] {

@@ -32,8 +32,8 @@ fn count(verdicts: &[Verdict], wanted: Verdict) -> usize {
 /// Submits batches of new keys, each batch twice, until `is_over` is set. Returns the number of batches and the
 /// duration of the longest call.
 ///
-/// Some replies may be undecided. On a slow machine, the cluster map may change twice while an event is being recorded,
-/// and the event then cannot be decided.
+/// The caller must expect some undecided replies. On a slow machine, the cluster map may change twice while a single
+/// event is being recorded, and such an event cannot be decided.
 fn produce(filter: &Filter, first_key: u64, is_over: &AtomicBool) -> (u64, Duration) {
     let (mut batches, mut longest, mut undecided) = (0, Duration::ZERO, 0);
     let is_decided = |verdict: &Verdict| !matches!(verdict, Verdict::Undecided(_));

@@ -27,9 +27,9 @@ pub(super) const OTHER_SUBNET: u8 = 78;
 /// File with the disk space that a node reserves for the consensus log.
 const RESERVE: &str = "meta.reserve";
 
-/// Setting that makes nodes wait longer before they mark each other as down. Without it, the test could fail on a busy
-/// machine, where nodes that start at the same time may respond slowly. If two nodes marked each other as down at the
-/// same time, both would miss events, and neither could get these events from the other.
+/// Setting that makes nodes wait longer before they mark each other as down. All nodes of a data set start together, so
+/// a node may respond slowly on a busy machine. With the default, two nodes could mark each other as down at the same
+/// time. Both would then miss events, and neither could fetch these events from the other.
 const PATIENT: &str = "[timing]\nunreachable_after_ms = 8000\n";
 
 /// Data set that a release has written.

@@ -1,9 +1,12 @@
 //! Strict parser of metrics in two text formats. It rejects everything that the specifications of Prometheus and
 //! OpenMetrics forbid.
 //!
-//! The parser accepts a text only if each metric family occurs once, with its help text and type, and each series
-//! occurs once. Labels must be escaped, and the names of counters must end in `_total`. The buckets of a histogram must
-//! add up.
+//! For example, the parser checks the following rules:
+//!
+//! - Each metric family occurs once, with its help text and its type.
+//! - Each series occurs once, and its labels are escaped.
+//! - The names of counters end in `_total`.
+//! - The buckets of a histogram are cumulative, and the last bucket contains all samples.
 //!
 //! This module does not know which metrics exist.
 
