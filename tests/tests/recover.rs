@@ -37,8 +37,9 @@ fn cluster() -> [OwnNode; 3] {
     nodes
 }
 
-/// Checks the output of `status` right after the other nodes were killed. The cluster no longer has a leader. The
-/// command must therefore not name the former leader, and its exit code must report that there is none.
+/// Checks the output of `status` right after the other nodes were killed. The remaining node is not a majority, so the
+/// cluster has no leader. The command must not name the former leader, and must exit with code 1 to report that there
+/// is no leader.
 fn names_no_leader(survivor: &OwnNode) {
     let json = survivor.folder.run(&format!("cluster status --json --addr {}", survivor.address));
     let known: Value = serde_json::from_str(&json.out).expect("JSON");

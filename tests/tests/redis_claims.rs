@@ -227,8 +227,9 @@ fn a_fence_of_another_filter_spoils_no_confirm_beside_it() {
 /// had ever used, and `EXISTS` counted these keys, so consumers dropped their events. This lasted for 15 s, the longest
 /// lease of the filter.
 ///
-/// The cause was that the new head node (the node that decides an event) could not know which keys its predecessor had
-/// granted to consumers. It therefore reported all keys as held.
+/// The cause was the change of the head node, which is the node that decides an event. After the restart, the new head
+/// node could not know which keys had been claimed before. It treated every key as claimed by another client, even keys
+/// that no client had ever used. It must now reply that such a key is undecided.
 #[test]
 fn after_a_restart_keys_that_nobody_has_named_are_not_called_seen() {
     let mut endpoint = RedisEndpoint::open(MAPPED);

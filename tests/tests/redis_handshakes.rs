@@ -1,5 +1,5 @@
-//! Replays the commands that six client libraries send when they connect, byte by byte. The commands and their order
-//! are taken from the source code of each library. The test checks those replies without which the library would not
+//! Replays the commands that six client libraries send when they connect. The test sends exactly the same bytes as the
+//! library, in an order that was taken from the library's source code. It checks the replies that the library needs to
 //! continue.
 //!
 //! Like most client libraries, the test sends all commands of a handshake at once. If the endpoint left out a reply or

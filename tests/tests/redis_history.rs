@@ -11,16 +11,19 @@ use crate::own_node::OwnNode;
 /// How events survive the end of a node's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
-    /// Mode in which events survive on disk (`--durability durable`). The node sends a reply only when the event and
-    /// its idempotency key are on disk. While the node is down, events that need it are undecided. When the node is
-    /// back, a retry of an event gets the same verdict as the first attempt.
+    /// Mode in which events survive on disk (`--durability durable`). The node sends a reply only after it has written
+    /// the event and its idempotency key to disk. While the node is down, the events that only this node can decide are
+    /// undecided. After the restart, the node still knows the idempotency keys, so a retry of an event gets the same
+    /// verdict as the first attempt.
     OnDisk,
-    /// Mode in which events survive in the memory of two nodes (`--copies 1`). Each of the two
-    /// nodes can decide alone. To recognize retries, they send each other their replies with the idempotency keys.
+    /// Mode in which events survive in the memory of two nodes (`--copies 1`). If one of the two nodes is down, the
+    /// other decides alone. It must then recognize retries of events that the first node has decided. The two nodes
+    /// therefore send each other their replies together with the idempotency keys.
     ///
-    /// A node that was restarted fetches its cells from the other node, but it does not learn the idempotency keys of
-    /// earlier replies. If such a node receives a retry and finds the event recorded, it must reply `TooOld`. The
-    /// verdict must never be a duplicate.
+    /// A restarted node fetches its cells from the other node, but not the idempotency keys of earlier replies. If such
+    /// a node receives a retry, it finds the event recorded, but cannot tell whether this producer or another one
+    /// recorded it. It must therefore reply `TooOld`. It must not reply duplicate, because the producer's own first
+    /// attempt may have recorded the event.
     InMemory,
 }
 

@@ -247,9 +247,12 @@ fn times_that_a_filter_cannot_keep_are_refused() {
     assert_eq!(ask(client, "EXPIRE k:2 60"), Ok(0), "it is not there");
 }
 
-/// Regression test for pairs of `SETNX` and `EXPIRE`, which clients send in many forms. In some of these forms, the
-/// `EXPIRE` failed with an error, so the key was remembered for the whole window. In a long pipeline, this also
-/// happened if the endpoint received the two commands of a pair in separate reads.
+/// Regression test for pairs of `SETNX` and `EXPIRE`. Clients send these pairs in many forms: for example next to each
+/// other, with other commands in between, or with `PEXPIRE` or `EXPIREAT` as the second command.
+///
+/// In an earlier version, the `EXPIRE` failed with an error in some of these forms, so the key was remembered for the
+/// whole window. The same happened in a long pipeline, if the endpoint received the two commands of a pair in separate
+/// reads.
 #[test]
 fn expire_behind_setnx_counts_in_every_shape() {
     let endpoint = RedisEndpoint::open("[[redis.prefix]]\nmatch = \"shapes:\"\nfilter = \"shapes\"\n");

@@ -1,5 +1,6 @@
-//! Replaces certificates while nodes and producers run. The test first replaces the certificates of nodes and clients,
-//! and then the authority. Finally, it revokes one certificate.
+//! Replaces certificates while nodes and producers continue to run. The test first replaces the certificates of nodes
+//! and clients, and then the certificate authority that signs them. Finally, it revokes the certificate of one
+//! producer. This producer must be disconnected, and all others must continue.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

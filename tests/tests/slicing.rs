@@ -42,9 +42,9 @@ fn sliced_filters_keep_the_bound_and_miss_nothing() {
     }
 }
 
-/// Checks windows that are counted in events. The window must count the events of the whole filter, but a slice that
-/// holds only a part of the events cannot count the others. Slicings that divide the events are therefore rejected for
-/// such windows.
+/// Checks windows that are counted in events, for example the last ten events. Such a window must count all events of
+/// the filter. If a slicing divides the events among the slices, each slice receives only its own events and cannot
+/// count the others. Such slicings must therefore be rejected for these windows.
 ///
 /// In this test, the key X occurs twice, nine records apart. The second X must be a duplicate, because it is still
 /// within a window of ten events.

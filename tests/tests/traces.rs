@@ -80,9 +80,11 @@ fn nodes(collector: &str) -> Vec<OwnNode> {
     nodes
 }
 
-/// Submits new events twice, and returns them when the second verdicts are all duplicates and all slices of the filter
-/// have been asked. The filter uses safe answers: a node replies only when an event is completely recorded. Later
-/// submissions of the returned events therefore do not have to wait for the first ones.
+/// Submits new events until the nodes know them completely, and returns these events. Each attempt submits new events
+/// twice. It succeeds if all second verdicts are duplicates and if no slice of the filter was left out.
+///
+/// The filter uses safe answers, which means that a node replies only when an event is completely recorded. If the
+/// caller submits the returned events again, the nodes can therefore reply at once.
 async fn duplicates(filter: &Filter) -> Vec<String> {
     let deadline = Instant::now() + TIMEOUT;
     for attempt in 0.. {

@@ -8,10 +8,12 @@ use crate::local_cluster::{LocalCluster, eventually, is_alive};
 use crate::run::{Folder, example_text, number};
 
 const SITES: [&str; 3] = ["athens", "ioannina", "oslo"];
-/// Flags of a filter without a window and with a very low error rate, so that the verdicts of two runs are equal. Each
-/// run has another secret, so its false positives would differ from those of another run, but at this rate there are
-/// none. Without a window, the order of times does not matter, so the sites can read their parts of the log one after
-/// the other.
+/// Flags of a filter whose verdicts can be compared between two runs. Each run hashes its events with a different
+/// secret, so two runs have different false positives. The error rate is therefore so low that no false positives are
+/// expected.
+///
+/// The filter has no window, so the order of the events' times does not matter. The sites can therefore read their
+/// parts of the log one after the other.
 const FILTER: &str = "--capacity 40k --fpr 0.000000001";
 
 /// Starts a cluster with a node at each of three sites, and divides the sample log into a part for each site.

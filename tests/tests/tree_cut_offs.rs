@@ -1,5 +1,6 @@
-//! Tests of trees with `--tree-cut-off local` on real processes at three sites. A site decides events alone while it is
-//! cut off, for as long as that lasts, and at no other time.
+//! Tests of trees with the flag `--tree-cut-off local`, on real processes at three sites. With this flag, a site that
+//! cannot reach the rest of the tree decides events without it. The site must do so during the whole interruption, and
+//! never while it is connected, because events that it decides alone may already be known at other sites.
 
 use firstseen_client::{Client, ConnectOptions, Filter, Reason, Verdict, Wait};
 use nix::sys::signal::Signal;
@@ -57,8 +58,9 @@ fn decided_alone(filter: &Filter) -> u64 {
     filter.status().degraded.events
 }
 
-/// A node was restarted, and all nodes were reachable again. Its slices of the root lacked events, and the leaf of
-/// another site called a third of the known events first-seen again.
+/// Regression test for a node that was restarted. All nodes were reachable again, but the restarted node's slices of
+/// the root had lost their events. In an earlier version, the leaf of another site then decided alone, and reported a
+/// third of the known events as first-seen again. It must leave these events undecided.
 #[test]
 fn a_root_that_was_restarted_does_not_make_events_first_seen_again() {
     let mut nodes = cluster();
@@ -81,8 +83,9 @@ fn a_root_that_was_restarted_does_not_make_events_first_seen_again() {
     assert_eq!([decided_alone(&at_athens), decided_alone(&at_oslo)], [0, 0]);
 }
 
-/// A site was cut off for longer than a lease. The root's slices at the site then recorded nothing more, and the leaf
-/// left their events undecided.
+/// Regression test for a site that is cut off for longer than a lease. When the lease has ended, the root's slices at
+/// this site may record nothing more. In an earlier version, the leaf of the site therefore left the events of these
+/// slices undecided. It must decide these events alone, like those of all other slices.
 #[test]
 fn a_site_that_is_cut_off_for_longer_than_a_lease_decides_every_new_event() {
     let nodes = cluster();

@@ -10,8 +10,9 @@ use crate::local_cluster::{LocalCluster, eventually, is_alive};
 use crate::ports::free_ports;
 use crate::run::{Folder, example, number};
 
-/// Flags of a filter with a very low error rate, so that the verdicts of two runs are equal. Each run has another
-/// secret, so its false positives would differ from those of another run, but at this rate there are none.
+/// Flags of a filter whose verdicts can be compared between two runs. Each run hashes its events with a different
+/// secret, so two runs have different false positives. The error rate is therefore so low that no false positives are
+/// expected.
 const FILTER: &str = "--window 24h --capacity 40k --fpr 0.000000001 --slicing vertical:6";
 
 /// Returns flags for the certificates that `up --tls` creates.

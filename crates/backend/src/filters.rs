@@ -25,8 +25,9 @@ const OPEN_MAX: usize = 1024;
 
 /// Maximum number of ticks by which an event may outlive its time to live.
 const TTL_EXCESS_TICKS_MAX: u64 = 2;
-/// Time by which an event may always outlive its time to live, in milliseconds. A filter counts time in ticks, so it
-/// remembers an event a little longer than the event's time to live.
+/// Additional time, in milliseconds, for which every filter may remember an event after its time to live has ended. A
+/// filter counts time in ticks, so it remembers an event for up to [`TTL_EXCESS_TICKS_MAX`] ticks longer than
+/// requested.
 ///
 /// A filter rejects a time to live only if the additional time can exceed both this limit and the time to live itself.
 const TTL_EXCESS_MS_MAX: u64 = 1_000;
@@ -109,8 +110,8 @@ pub enum KeptTtl {
 /// Answers to the events of a call, in order.
 #[derive(Default)]
 pub struct Answers {
-    /// Verdict for each event. For claims, confirmations and releases, the verdict first-seen has a special meaning:
-    /// the claim was granted, the event was confirmed, or the claim was released.
+    /// Verdict for each event. For claims, confirmations and releases, the verdict first-seen means that the operation
+    /// succeeded: the event was claimed, confirmed or released.
     pub verdicts: Vec<Verdict>,
     /// Holders of the events, if the operation was a claim.
     pub holds: Vec<Hold>,
@@ -353,11 +354,12 @@ fn coarse_tick_error(filter: &str, tick_ms: u64) -> String {
     )
 }
 
-/// Converts the reply to a claim into a verdict and the holder of the claim. If the claim was granted, the holder
-/// contains the fence with which the endpoint later confirms or releases the event.
+/// Converts the reply to a claim into a verdict and the holder of the claim. If the claim was granted, the result
+/// contains its fence, which the endpoint needs to confirm or release the event later.
 ///
-/// The client library releases a granted claim when its value is dropped. This function prevents that, so the claim
-/// stays in force until its lease ends.
+/// In the client library, a granted claim is a value that releases the claim when it is dropped. This function takes
+/// the fence out of the value in a way that prevents the release. The claim therefore stays in force until its lease
+/// ends, or until the endpoint confirms or releases the event.
 fn granted(claiming: Claiming) -> (Verdict, Hold) {
     match claiming {
         Claiming::Claimed(claim) => (Verdict::FirstSeen, Hold::Own(claim.deliver().fence)),

@@ -103,9 +103,12 @@ impl<'a> Naming<'a> {
         Ok(Self { key: one(headers, &IDEMPOTENCY_KEY)?, source: one(headers, &SOURCE)?, fence: one(headers, &FENCE)? })
     }
 
-    /// Returns one idempotency key for each of `events` events. The keys are derived from the headers of the request,
-    /// so a retry with the same headers gets the same keys, and the nodes recognise the retry. Returns `None` if the
-    /// request has no header with the name of its source, because such a request has no idempotency keys.
+    /// Returns one idempotency key for each event of a request with `events` events. The keys are derived from the
+    /// headers of the request. If a client retries the request with the same headers, the events get the same keys, so
+    /// the nodes recognise the retry.
+    ///
+    /// Returns `None` if the request has no header that names its source. The keys are derived from this name, so such
+    /// a request has none.
     ///
     /// # Errors
     /// Returns a problem if there is a source without a key.
@@ -123,9 +126,10 @@ impl<'a> Naming<'a> {
     }
 }
 
-/// Returns the number that represents the source of one submission. Nodes expect that the submissions of a source have
-/// increasing numbers, but the keys of HTTP clients are arbitrary texts without an order. The endpoint therefore treats
-/// each submission as a source of its own, and numbers the events of that submission from 0.
+/// Returns the number that represents one submission of a source. Nodes expect that a source numbers its submissions in
+/// increasing order. However, the idempotency keys of HTTP clients are arbitrary texts without an order. The endpoint
+/// therefore tells the nodes that each submission is a source of its own, and numbers the events of the submission from
+/// 0.
 pub(crate) fn submission_source(source: &str, key: &str) -> u128 {
     let mut hasher = Xxh3::new();
     // The length is hashed too. Otherwise the source `a` with key `bc` would equal the source `ab` with key `c`.

@@ -1,11 +1,12 @@
 //! Counts how often a connection has passed all written bytes to the operating system.
 //!
-//! Some replies must end with an error, so that the client notices that the reply was cut off. However, when the body
-//! of a reply fails, the HTTP library hyper drops the bytes that it has not sent yet. Without a countermeasure, the
-//! client would miss the records in these bytes.
+//! Some replies must end with an error, so that the client notices that the reply is incomplete. If the body of a reply
+//! ends with an error, however, the HTTP library hyper drops the bytes that it has not sent yet. The client would then
+//! miss the records in these bytes, although the filter has already recorded them.
 //!
-//! The counter of flushes solves this problem. Before the body of a reply fails, it waits until the counter shows a new
-//! flush, which means that all bytes before the error have been passed on.
+//! The counter of flushes prevents this loss. Before a body returns its error, it waits until the counter has
+//! increased. The increase means that all bytes before the error have been passed to the operating system, so hyper has
+//! nothing left to drop.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

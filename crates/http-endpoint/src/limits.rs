@@ -14,8 +14,8 @@ pub(crate) const HEADERS_MAX: usize = 100;
 /// Memory for a body or a reply that a connection may use without taking it from the budget that all connections share,
 /// in bytes.
 pub(crate) const FREE_BYTES: usize = 64 << 10;
-/// Maximum memory of one `dedup` request, in bytes. The memory is used for blocks of records that are being read,
-/// parsed or sent, and for the window of a decompressor.
+/// Maximum memory of one `dedup` request, in bytes. The limit covers the blocks of records that are being read, parsed
+/// or sent. If the body is compressed, it also covers the window of the decompressor.
 pub(crate) const STREAM_BYTES: usize = 8 << 20;
 /// Maximum size of a record in a `dedup` request, in bytes. Longer records are rejected.
 pub(crate) const RECORD_BYTES_MAX: usize = 1 << 20;

@@ -1,5 +1,6 @@
-//! Reserves memory for the bodies of requests and for replies. Small buffers fit into a free allowance that each
-//! connection has. For a larger buffer, the connection reserves memory from a budget that all connections share.
+//! Reserves memory for the bodies of requests and for replies. Each connection has a small free allowance, which is
+//! sufficient for small buffers. For a larger buffer, the connection reserves memory from a budget that all connections
+//! share.
 //!
 //! The shared budget bounds the memory for the bodies and replies of all connections together. When a buffer is
 //! dropped, its memory returns to the budget.

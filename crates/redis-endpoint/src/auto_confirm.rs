@@ -66,8 +66,9 @@ impl Claimed {
     /// Returns the start of the time for which the nodes remember a confirmed event. Usually this is the time at which
     /// the event occurred.
     ///
-    /// If the event has its own time to live, the start is the current time instead, because the confirmation contains
-    /// only the remaining part of the time to live.
+    /// If the event has its own time to live, the start is the current time instead. The reason is that the
+    /// confirmation contains only the part of the time to live that remains now. For example, if a client sets a key
+    /// for 60 s and the endpoint confirms it 10 s later, the confirmation requests 50 s from now.
     fn counts_from_ms(&self, now: Instant) -> u64 {
         match self.ttl_ms {
             Some(_) => self.at_ms.saturating_add(self.elapsed_ms(now)),
@@ -91,8 +92,9 @@ pub(crate) struct Confirmer {
     counts: Arc<RedisEndpointCounts>,
 }
 
-/// Event together with the fence of its grant. The fence alone does not identify a grant: each head node (the node that
-/// decides an event) numbers its grants separately, so events of different head nodes may have the same fence.
+/// Hash of an event together with the fence of its grant, which identifies a grant. The fence alone is not sufficient.
+/// Each head node (the node that decides an event) numbers its grants separately, so two grants for events of different
+/// head nodes may have the same fence.
 type Grant = (u128, Fence);
 
 #[derive(Default)]
@@ -148,8 +150,8 @@ impl Waiting {
     }
 
     /// Removes the claims that are due at `until`, and returns them by filter. The function returns at most
-    /// [`ITEMS_MAX`] claims and starts with the earliest. Their memory still counts towards the limit until
-    /// [`Self::end`] is called.
+    /// [`ITEMS_MAX`] claims, those that are due earliest. The returned claims still occupy memory while they are being
+    /// confirmed, so they count towards the memory limit until [`Self::end`] is called.
     fn take_due(&mut self, until: Instant) -> BTreeMap<Arc<str>, Vec<Due>> {
         let mut taken: BTreeMap<Arc<str>, Vec<Due>> = BTreeMap::new();
         for _ in 0..ITEMS_MAX {
@@ -349,9 +351,12 @@ impl Confirmer {
     }
 }
 
-/// Returns the time to live that the endpoint requests when it confirms an event. `left_ms` is the part of the event's
-/// time to live that remains, in milliseconds. The filter rounds this time to a value that it can apply. The result is
-/// `None` if the filter remembers the event for its window instead.
+/// Returns the time to live that the endpoint requests when it confirms an event. `left_ms` is the remaining time to
+/// live of the event in milliseconds. The filter measures time in ticks, so the result is `left_ms` rounded up to whole
+/// ticks.
+///
+/// The result is `None` if the filter must remember the event for its window instead. This is the case if the window is
+/// at most two ticks longer than the remaining time, or if the filter cannot apply the time to live.
 async fn ttl_for(filters: &Filters, filter: &Arc<str>, left_ms: u64) -> Option<u64> {
     match filters.kept_ttl(filter, left_ms).await {
         Ok(KeptTtl::Ms(ttl_ms)) => Some(ttl_ms),

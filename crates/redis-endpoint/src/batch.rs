@@ -158,9 +158,9 @@ impl Batch {
         }
     }
 
-    /// Looks up the events of this batch in the other filters that their keys are mapped to. Returns the verdicts that
-    /// differ from first-seen, by the index of the event. An event that is new to all of these filters therefore has no
-    /// entry in the result.
+    /// Looks up the events of this batch in the other filters that their keys are mapped to. The result contains only
+    /// the verdicts that differ from first-seen. Each of them is stored under the index of its event. An event without
+    /// an entry is therefore new to all of these filters.
     async fn look_up_in_others(&self, context: CallContext<'_>) -> Result<BTreeMap<usize, Verdict>, CommandRejected> {
         let mut known = BTreeMap::new();
         for filter in &*self.question.others {

@@ -171,12 +171,16 @@ impl CollectedEvents {
         self.batches().iter().position(|batch| batch.question() == question).unwrap_or(self.used)
     }
 
-    /// Returns whether events can join the batch with index `batch` without changing the order of operations on the
-    /// same event. Each batch becomes a separate call, and the calls of different batches may complete in any order.
+    /// Returns whether events can join the batch with the index `batch`. Each batch becomes a separate call, and the
+    /// calls of different batches may complete in any order. If two batches contained the same event, the operations on
+    /// this event could therefore be executed in the wrong order.
     ///
-    /// Events can therefore join the batch only under two conditions. No other batch may contain one of these events.
-    /// In addition, all batches of the same filter must have the same event time, because a call with a later time
-    /// could overtake another call and make its events late.
+    /// To prevent this, events can join the batch only under three conditions:
+    ///
+    /// - No other batch contains one of these events.
+    /// - All batches of the same filter have the same event time. Otherwise a call with a later time could overtake
+    ///   another call, and the filter would treat the events of the overtaken call as late.
+    /// - If there are other batches, none of the batches needs lookups in further filters.
     fn keeps_order<'a>(
         &mut self,
         question: &Question,

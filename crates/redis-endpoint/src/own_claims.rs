@@ -3,8 +3,8 @@
 //! The memory for the claims of a connection is bounded. When this memory is full, the endpoint forgets the claims
 //! whose leases end first.
 //!
-//! Claims whose leases have ended are kept as long as there is room. A client can still confirm such a claim if no
-//! other client has claimed the event in the meantime.
+//! Claims whose leases have ended are kept as long as there is room, because a client can still confirm such a claim.
+//! The confirmation succeeds if no other client has claimed the event in the meantime.
 //!
 //! This module does not depend on the claims of other connections.
 

@@ -3,9 +3,9 @@
 //! If the reply to a command is an array, it has exactly as many elements as its header announces, and none of these
 //! elements is an error.
 //!
-//! A setting of the filter determines how undecided events appear in the reply. With the setting
-//! [`UndecidedRule::Error`], the reply to the whole command is a single error, which says how many events are
-//! undecided.
+//! A setting of the filter, the [`UndecidedRule`], determines how undecided events appear in the reply. With the
+//! setting [`UndecidedRule::Error`], a single undecided event turns the reply to the whole command into an error. The
+//! error says how many of the command's events are undecided.
 //!
 //! This module does not depend on commands and connections.
 

@@ -256,9 +256,13 @@ impl Session {
 
     /// Ends a read of the connection, and executes the commands that were collected from the received bytes.
     ///
-    /// If a `SETNX` or `SET NX` is delayed and its `EXPIRE` probably arrives with the next read, the command stays
-    /// delayed. An `EXPIRE` is considered probable in two cases. Either the received bytes end in the middle of a
-    /// command (`is_cut`), or this connection has sent an `EXPIRE` after such a command before.
+    /// A delayed `SETNX` or `SET NX` remains delayed if its `EXPIRE` probably arrives with the next read. The function
+    /// considers this probable in two cases:
+    ///
+    /// - The received bytes end in the middle of a command (`is_cut`), so the next read continues the same pipeline.
+    /// - This connection has already sent an `EXPIRE` after such a command, so it probably does so again.
+    ///
+    /// In all other cases, the delayed commands are executed now, because the client may be waiting for their replies.
     pub(crate) async fn finish_read(&mut self, is_cut: bool) {
         if !is_cut && !self.held_back.has_sent_expire() {
             self.release_held_back().await;
@@ -570,9 +574,9 @@ fn call_context<'a>(
     }
 }
 
-/// Returns the number that represents the name of a source. If the name is a decimal number without leading zeros, that
-/// number is used. Otherwise the name is hashed. The names `7`, `07` and `+7` therefore stand for three different
-/// sources.
+/// Returns the number that represents the name of a source. If the name is a decimal number in its usual form, such as
+/// `7`, the function returns that number. Every other name is hashed. The names `07` and `+7` are hashed too, so `7`,
+/// `07` and `+7` are three different sources.
 fn source_number(name: &[u8]) -> u128 {
     let number = std::str::from_utf8(name).ok().and_then(|name| name.parse::<u128>().ok());
     number.filter(|number| number.to_string().as_bytes() == name).unwrap_or_else(|| xxhash_rust::xxh3::xxh3_128(name))

@@ -1,6 +1,8 @@
-//! Inline commands, which people type in a terminal. An inline command is a line of words that are separated by spaces,
-//! with optional quotes. The parser divides the line into words as Redis does, with one exception: it treats a zero
-//! byte as an ordinary byte, whereas Redis would wait forever for the end of the line.
+//! Inline commands, which people type in a terminal. An inline command is a line of words that are separated by spaces.
+//! Words may be quoted.
+//!
+//! The parser divides the line into words as Redis does, with one exception: a zero byte is an ordinary byte here.
+//! Redis does not find the end of a line that contains a zero byte, so it would wait forever for the rest of the line.
 
 use crate::command::Span;
 use crate::{Limits, ProtocolError};

@@ -4,9 +4,9 @@
 //! - Arguments are not copied. Inline commands are an exception, because their quotes must be removed.
 //! - Memory grows with the bytes that have arrived, and never with a length that was announced.
 //!
-//! In one respect this parser is stricter than Redis. Redis expects two bytes for the line end after a line or an
-//! argument, but accepts any bytes there. This parser requires the bytes `\r\n`. A wrong length is therefore detected,
-//! instead of shifting the start of the next argument.
+//! This parser is stricter than Redis in one respect. The protocol requires the bytes `\r\n` after a line or an
+//! argument. Redis skips two bytes there without checking them, so a wrong length of an argument shifts the start of
+//! the next argument unnoticed. This parser checks the two bytes, and therefore detects the wrong length.
 
 use crate::command::Span;
 use crate::inline::Words;
@@ -69,8 +69,9 @@ impl Parser {
         self.limits = limits;
     }
 
-    /// Returns the memory that the parser uses, in bytes. The memory is at most 16 bytes for each argument of the
-    /// longest command so far, plus twice the length of the longest line.
+    /// Returns the memory that the parser uses, in bytes. The parser keeps its buffers between commands, so the memory
+    /// depends on the largest command so far. It is at most 16 bytes for each argument of the longest command, plus
+    /// twice the length of the longest line.
     pub fn held_bytes(&self) -> usize {
         self.spans.capacity() * size_of::<Span>() + self.words.held_bytes()
     }

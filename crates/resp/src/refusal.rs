@@ -175,8 +175,8 @@ impl Display for Refusal<'_> {
 
 impl std::error::Error for Refusal<'_> {}
 
-/// Writes the error for an unknown command in the same form as Redis 7. The command name is cut after 128 bytes. The
-/// arguments are cut when all of them together have about that length.
+/// Writes the error for an unknown command in the same form as Redis 7. Long requests are shortened: the error contains
+/// at most 128 bytes of the command name, and about 128 bytes of all arguments together.
 fn unknown(command: &Command<'_>, out: &mut Formatter<'_>) -> fmt::Result {
     write!(out, "ERR unknown command '{}', with args beginning with: ", Text(cut(command.name(), 128)))?;
     let mut written_bytes = 0;

@@ -1,6 +1,8 @@
-//! Checks three alerts about filters. The first fires if a filter has more false positives than promised. The second
-//! fires if an upper level of a tree has no space for further events. The third fires if a node receives messages that
-//! no correct node sends.
+//! Checks three alerts about filters, which fire in the following cases:
+//!
+//! - A filter has more false positives than promised.
+//! - An upper level of a tree has no space for further events.
+//! - A node receives messages that no correct node sends.
 
 use firstseen_routing::{ClusterId, Incarnation, NodeId};
 use firstseen_wire::net::{peer_client, plain_endpoint, without_token};

@@ -1,5 +1,5 @@
-//! Checks the alerts that concern a single machine. These alerts fire if the machine lacks resources, if its Redis
-//! endpoint could not execute commands, or if work waits for a node that is down.
+//! Checks the alerts that concern a single machine. They fire in three situations: the machine lacks resources such as
+//! open files, the Redis endpoint of the node could not execute commands, or work waits for a node that is down.
 
 use std::process::Command;
 

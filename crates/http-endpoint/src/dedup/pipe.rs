@@ -1,8 +1,9 @@
 //! Connects the body of a request, which arrives asynchronously, with a thread that reads its bytes.
 //!
-//! At most [`FRAMES_MAX`] frames of a request body wait for the thread that reads them, so memory stays bounded. An
-//! error, such as a body that ends too early or pauses for too long, is delivered after the data: the thread first
-//! receives all bytes that arrived before the error.
+//! At most [`FRAMES_MAX`] frames of a request body wait for the thread that reads them, so memory stays bounded.
+//!
+//! A request body can end with an error, for example if it ends too early or pauses for too long. The thread receives
+//! such an error last, after all bytes that arrived before it.
 //!
 //! This module does not depend on records.
 

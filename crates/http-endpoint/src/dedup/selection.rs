@@ -138,9 +138,9 @@ impl Selection {
 
 /// Clock of a stream: the greatest time of all records that the cluster has decided so far.
 ///
-/// The clock shows which records are older than the window. If the filter reports such an old record as a duplicate,
-/// this verdict is not reliable: the equal record that the filter knows may be more than one window newer. The old
-/// record is therefore reported as late instead of as a duplicate.
+/// The clock shows which records are older than the window. A duplicate verdict for such an old record is not reliable.
+/// The filter may know an equal record, but that record may be newer than the old one by more than the window, and then
+/// the two are not duplicates. The old record is therefore reported as late.
 struct BeyondWindow {
     window_ms: Option<u64>,
     clock_ms: u64,

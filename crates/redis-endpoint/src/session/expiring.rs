@@ -1,9 +1,11 @@
 //! Executes `EXPIRE` for a key that was set before.
 //!
-//! The expiry of a key can change only until the endpoint confirms the key. As long as a key is only claimed, the
-//! endpoint stores the new expiry for the later confirmation. After the confirmation the expiry is fixed, because the
-//! key is recorded in cells that it shares with other events. The setting `expire` determines the reply to an `EXPIRE`
-//! that arrives too late.
+//! The expiry of a key can be changed only while the key is claimed and not yet confirmed. During this time, the
+//! endpoint stores the new expiry, and applies it when it confirms the key.
+//!
+//! The confirmation records the key in cells that the key shares with other events. From then on the expiry is fixed,
+//! because a change of these cells would affect the other events too. If an `EXPIRE` arrives after the confirmation,
+//! the setting `expire` determines the reply.
 //!
 //! This module does not depend on how a `SETNX` in the same pipeline gets its expiry.
 
@@ -66,10 +68,12 @@ impl CommandHandler<'_> {
         Ok(is_window || shared.common.settings.expire == ExpireRule::Window)
     }
 
-    /// Returns whether a key that this connection has claimed gets the expiry that the client requests. There are two
-    /// ways. If the endpoint confirms the claims of this filter itself, the endpoint stores the expiry for the later
-    /// confirmation. Otherwise, the requested expiry must be equal to the lease of the claim, so that nothing needs to
-    /// be changed.
+    /// Returns whether a key that this connection has claimed gets the expiry that the client requests. The result
+    /// depends on which side confirms the claims of this filter:
+    ///
+    /// - If the endpoint confirms them, it stores the requested expiry and applies it when it confirms the claim.
+    /// - If the client confirms them, the endpoint cannot change the claim. The function then accepts the expiry only
+    ///   if it is equal to the lease of the claim, so that nothing needs to be changed.
     async fn takes_lease(
         &mut self,
         filter: &Arc<str>,
@@ -90,9 +94,9 @@ impl CommandHandler<'_> {
         )))
     }
 
-    /// Sets the time to live that a claimed key will have when the endpoint confirms it. Returns `false` if no such
-    /// confirmation is pending, because this connection has no claim on the key, or because the endpoint has already
-    /// confirmed the claim.
+    /// Sets the time to live that a claimed key gets when the endpoint confirms it. Returns `false` if there is no
+    /// pending confirmation of this key. That is the case if this connection has no claim on the key, or if the
+    /// endpoint has already confirmed the claim.
     async fn set_ttl(&self, filter: &Arc<str>, key: &[u8], ttl_ms: u64) -> Result<bool, CommandRejected> {
         let Some(claim) = self.own.get(filter, key) else { return Ok(false) };
         let shared = self.requester.shared;

@@ -160,9 +160,9 @@ impl CommandHandler<'_> {
         }
     }
 
-    /// Looks up keys in all filters that the keys are mapped to, with one call for each filter. Returns a verdict for
-    /// each key, and the number of verdicts that were undecided and that the endpoint replaced. If a filter cannot
-    /// decide an event, the settings of the endpoint determine which verdict is used instead.
+    /// Looks up keys in all filters that the keys are mapped to, with one call for each filter. If a filter cannot
+    /// decide an event, a setting of that filter may say which verdict is used instead of undecided. Returns a verdict
+    /// for each key, and the number of undecided verdicts that were replaced in this way.
     pub(super) async fn found(&mut self, keys: &[&[u8]]) -> Result<(Vec<Verdict>, usize), CommandRejected> {
         let mut by_filter: BTreeMap<&Arc<str>, Vec<usize>> = BTreeMap::new();
         for (place, key) in keys.iter().enumerate() {

@@ -221,12 +221,13 @@ fn too_long(filter: &str, lease_max: Duration) -> CommandRejected {
     ))
 }
 
-/// Selects the filter in which a key is set. A key can be mapped to several filters. Among these, the function selects
-/// the filter with the shortest window that covers the requested expiry. If the selected filter allows claims, the key
-/// is claimed there instead of being recorded at once.
+/// Selects the filter in which a key is set, among all filters that the key is mapped to. If the key has an expiry, the
+/// function selects the filter with the shortest window that covers the expiry. If the key has no expiry, it selects
+/// the filter with the longest window. If the selected filter supports claims, the key is claimed in that filter
+/// instead of being recorded at once.
 ///
-/// The other filters of the key are part of the result, because the caller must look up the key in them. The key counts
-/// as new only if no filter knows it.
+/// The result also contains the other filters of the key. The caller must look up the key in these filters, because the
+/// key counts as new only if no filter knows it.
 async fn keyed(requester: Requester<'_>, key: &[u8], ttl_ms: Option<u64>) -> Result<Found, CommandRejected> {
     let all = mapped(requester, key).await?;
     let found = chosen(requester.shared, &all, ttl_ms).await?;

@@ -46,9 +46,12 @@ proptest! {
     }
 }
 
-/// Checks damaged requests, in which a byte was changed, removed or doubled, against another decoder of the protocol.
-/// If this crate accepts the damaged bytes, the other decoder must read the same command. If only the other decoder
-/// accepts them, the bytes must differ from the form in which clients write requests.
+/// Compares how this crate and another decoder of the protocol read damaged requests. In a damaged request, one byte
+/// was changed, removed or doubled.
+///
+/// If this crate accepts the damaged bytes, the other decoder must read the same command. If this crate rejects bytes
+/// that the other decoder accepts, the rejection must be justified: the bytes must differ from those that a client
+/// would write for the same command.
 #[test]
 fn damaged_requests_are_read_alike() {
     let rng = &mut TestRng(5);
@@ -77,8 +80,9 @@ fn damaged_requests_are_read_alike() {
     assert!(alike > 2_000 && refused > 2_000, "{alike} alike, {refused} refused");
 }
 
-/// Checks the known cases in which the other decoder accepts bytes that this crate rejects. The other decoder accepts
-/// numbers in a form that Redis rejects, and accepts any two bytes after an argument.
+/// Checks the known cases in which this crate rejects bytes that the other decoder accepts. There are two sorts of such
+/// bytes: numbers in a form that Redis rejects as well, such as `01` or `+1`, and arguments that are not followed by a
+/// line end.
 #[test]
 fn what_only_the_peer_accepts_is_known() {
     for bytes in [&b"*01\r\n$1\r\na\r\n"[..], b"*1\r\n$01\r\na\r\n", b"*+1\r\n$1\r\na\r\n", b"*1\r\n$1\r\nabc"] {

@@ -48,9 +48,9 @@ const LINES: [&str; 22] = [
     "EVAL 'return 1' \"a\\x41\\n\" 0",
 ];
 
-/// Returns a stream of several commands, as arrays or as inline commands, with some bytes changed. The stream is an
-/// input of the fuzz target, so its first byte selects the limits of the parser and the way in which the bytes are
-/// divided.
+/// Returns an input for the fuzz target. The first byte selects the limits of the parser and the way in which the rest
+/// is divided into reads. The rest consists of several commands, as arrays or as inline commands, in which some bytes
+/// were changed.
 fn changed(rng: &mut TestRng) -> Vec<u8> {
     let mut bytes = vec![rng.below(256) as u8];
     for _ in 0..=rng.below(3) {

@@ -8,9 +8,12 @@ use firstseen_resp::{Limits, Parser};
 /// Bytes that replace parsed bytes. They are a line end, so a second search for a line end would find one.
 const OVERWRITTEN: [u8; 2] = *b"\r\n";
 
-/// Passes the bytes of one command to the parser, one byte at a time, and returns the lengths of the command's
-/// arguments. Before each call, the function overwrites all bytes except the last `kept_bytes` bytes, which the parser
-/// may examine again. The first byte is not overwritten either, because it determines the kind of the command.
+/// Passes the bytes of one command to the parser, and returns the lengths of the command's arguments. The bytes arrive
+/// one at a time. Before each call, the function overwrites the earlier bytes, so the parser fails if it examines them
+/// again.
+///
+/// Two sorts of bytes are not overwritten: the last `kept_bytes` bytes, which the parser may examine again, and the
+/// first byte, which determines the kind of the command.
 fn parse_overwritten(bytes: &[u8], kept_bytes: usize) -> Vec<usize> {
     let mut parser = Parser::new(Limits::default());
     let mut come = Vec::with_capacity(bytes.len());
@@ -50,9 +53,10 @@ fn the_bytes_of_an_argument_are_not_looked_at() {
 }
 
 /// Checks that the parser searches each byte for a line end only once. The bytes of a long line arrive one at a time.
-/// After the parser has searched a byte, the test replaces every second such byte with a line end. If the parser
-/// searched the bytes again, it would find one of these line ends, and would return a command too early. The test
-/// restores all bytes before the real end of the line arrives.
+/// The test replaces every second byte with a line end as soon as the parser has searched that byte. A parser that
+/// searched the earlier bytes again would find one of these line ends, and would return a command too early.
+///
+/// Before the real end of the line arrives, the test restores all bytes. The parser must then return the whole line.
 #[test]
 fn the_end_of_a_line_is_looked_for_once() {
     let mut parser = Parser::new(Limits::default());
