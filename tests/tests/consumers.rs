@@ -1,6 +1,7 @@
-//! Kills consumers that share an input again and again, and nodes as well. Every event must be delivered at least once.
-//! If a restarted consumer first confirms the events that are already in its output, every event must be delivered
-//! exactly once (`examples/consumer.rs`).
+//! Kills nodes, and consumers that share an input, again and again. Every event must be delivered at least once.
+//!
+//! The consumer in `examples/consumer.rs` makes an additional check after a restart: it first confirms the events that
+//! are already in its output. With this check, every event must be delivered exactly once.
 //!
 //! A longer version of the test consists of four runs, each with 50 kills. The command for this version is
 //! `FIRSTSEEN_KILLS=50 cargo test -p firstseen-tests --test all consumers -- --include-ignored`.
@@ -110,9 +111,9 @@ impl Stage {
     }
 }
 
-/// Kills and restarts a consumer while it writes, until the given number of kills is used up, and then waits until the
-/// consumer ends. Returns the number of kills, and the events that were possibly written but not confirmed at the
-/// moment of a kill.
+/// Runs a consumer, and kills and restarts it at random times while it writes. When the common budget of kills is used
+/// up, the function waits until the consumer ends. Returns two values: the events for which a kill may have come
+/// between the write and the confirmation, and the number of kills.
 fn kill_repeatedly(
     stage: &Stage,
     addresses: &str,
@@ -147,9 +148,12 @@ fn kill_repeatedly(
     }
 }
 
-/// Kills consumers again and again, and also nodes if `kills_nodes` is set. Returns two sets of events, which the
-/// caller compares. The first set contains the events that were written more than once. The second set contains the
-/// events that may be written more than once, because a consumer was killed between writing and confirming them.
+/// Runs consumers that are killed again and again. If `kills_nodes` is set, nodes are killed as well. Returns two sets
+/// of events, which the caller compares:
+///
+/// - The first set contains the events that were written more than once.
+/// - The second set contains the events that may be written more than once, because a consumer may have been killed
+///   between the write and the confirmation.
 fn run(flags: &str, kills_nodes: bool) -> (BTreeSet<String>, BTreeSet<String>) {
     let mut stage = Stage::new(3);
     let (addresses, kills, ended) = (stage.addresses(), AtomicU64::new(kills()), AtomicBool::new(false));

@@ -7,9 +7,9 @@ use crate::run::{Folder, Watchdog};
 
 const CSV: &str = "--format csv --key k --seed 1 --report none --state state --out out.csv";
 
-/// Checks that a run appends correctly to an output file that ends in the middle of a record. The next record must not
-/// become part of the incomplete record, whatever the last byte of the file is. If the incomplete record ends within
-/// quotes, a line break does not end it, so the run must close the quotes first.
+/// Checks that a run appends correctly to an output file that ends in the middle of a CSV record. The next record must
+/// begin on a line of its own. If the incomplete record ends within quotes, a line break would be part of the quoted
+/// text, so the run must close the quotes before it writes the line break.
 #[test]
 fn a_file_that_ends_between_quotes_is_continued_behind_them() {
     for (torn, closed) in [

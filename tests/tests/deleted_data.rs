@@ -1,7 +1,9 @@
-//! Moves the database of a node away while the node runs. The node still has the file open, so its writes succeed but
-//! reach a file that is in no folder any more. An earlier version continued and confirmed durable events, which were
-//! lost at its next start. The node must now report the problem and reject events of durable filters until the file is
-//! back.
+//! Moves the database file of a node away while the node runs. The node still has the file open, so its writes succeed,
+//! but after a restart the node would not find the file. An earlier version continued to confirm events of durable
+//! filters, and these events were lost at the next start.
+//!
+//! The node must now report that the file is missing. It must leave events of durable filters undecided until the file
+//! is back.
 
 use std::fs;
 

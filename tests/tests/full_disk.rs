@@ -6,9 +6,9 @@
 //! after each restart. Now the node must apply the changes and reject requests that can wait. It must also start on the
 //! full disk, and continue without intervention when the disk has space again.
 //!
-//! The small disk is a tmpfs, which only root can mount. Without root, this test prints a notice and checks nothing.
-//! The test `full_disk.rs` of the crate `firstseen-node` needs no root: it checks the same with a simulated disk in
-//! memory.
+//! The test needs a small disk that it can fill. It mounts a tmpfs for this purpose, which only root can do. Without
+//! root, the test prints a notice and checks nothing. The test `full_disk.rs` of the crate `firstseen-node` needs no
+//! root, because it checks the same behaviour with a simulated disk in memory.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};

@@ -1,5 +1,5 @@
-//! Tests of what is shipped besides the binary. Packages contain man pages, shell completions, a systemd unit, and
-//! manifests for Kubernetes. The tests also build the crates that are published.
+//! Tests of everything that is shipped with the binary: man pages, shell completions, a systemd unit, and manifests for
+//! Kubernetes. The tests also build the crates that are published.
 //!
 //! If a test needs a tool that is not installed, it prints a notice and checks nothing.
 
@@ -205,8 +205,8 @@ fn clone() -> Option<Folder> {
     cloned.status.success().then_some(folder)
 }
 
-/// Runs `cargo` as a user outside of this workspace would, that is, without the settings in the workspace's
-/// `.cargo/config.toml`. The build is not optimised, because its result is used only briefly.
+/// Runs `cargo` without the settings in the workspace's `.cargo/config.toml`, because a user of the published crates
+/// does not have these settings. The build is not optimised, because the test uses its result only briefly.
 fn cargo(folder: &Folder, at: &str, args: &[&str]) {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

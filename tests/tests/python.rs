@@ -1,7 +1,7 @@
 //! Runs Python programs with packages from the registry.
 //!
-//! A test that needs Python is skipped with a notice if Python is not installed, or if the registry of Python packages
-//! cannot be reached. A Python program that hangs is ended.
+//! If Python is not installed, or if the registry of Python packages cannot be reached, a test that needs Python prints
+//! a notice and is skipped. If a Python program hangs, the test kills it after a time limit.
 
 use std::process::{Command, Output, Stdio};
 

@@ -1,5 +1,6 @@
-//! Loses two of three nodes for good. The remaining node must continue to answer for the events that it knows, and an
-//! operator must be able to recover the cluster from this node.
+//! Loses two of three nodes for good. The remaining node must continue to answer for the events that it knows. It has
+//! no majority, so the cluster cannot change on its own, and an operator must be able to recover the cluster from this
+//! node.
 
 use firstseen_client::{Verdict, Wait};
 use serde_json::Value;

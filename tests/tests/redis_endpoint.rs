@@ -201,8 +201,11 @@ fn what_cannot_be_done_is_refused_in_words_that_help() {
     assert!(help.contains(&"SETNAME".to_owned()), "{help:?}");
 }
 
-/// Checks commands that programs use instead of `SET NX`. Laravel adds to its cache with a script, the metadata store
-/// of Spring uses `HSETNX`, and redis-py sends every pipeline as a transaction.
+/// Checks commands that some programs send in the place of `SET NX`:
+///
+/// - Laravel adds a key to its cache with a Lua script.
+/// - The metadata store of Spring uses `HSETNX`.
+/// - The library redis-py sends every pipeline as a transaction.
 #[test]
 fn programs_that_send_no_set_nx_are_served() {
     const ADD: &str = "return redis.call('exists',KEYS[1])<1 and redis.call('setex',KEYS[1],ARGV[2],ARGV[1])";

@@ -1,9 +1,9 @@
 //! Tests of keys with a time to live, which clients set at the Redis endpoint of a real node. The tests cover every
 //! filter kind and every type of clock that supports such keys, also while the node is stopped or killed.
 //!
-//! The test looks up all keys again and again and compares the replies with an exact model. The model knows when each
-//! key was set and its time to live. The filter must know a key until the time to live has passed, and must have
-//! forgotten the key two ticks of the filter later.
+//! The test looks up all keys again and again and compares the replies with an exact model, which knows when each key
+//! was set and how long its time to live is. Until the time to live has ended, the filter must know the key. At the
+//! latest two ticks of the filter after that, it must have forgotten the key.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -1,8 +1,9 @@
 //! Limits how long the calls of one read wait.
 //!
-//! A client can send many commands in one read of its connection. If the nodes of a filter are unreachable, waiting for
-//! the whole timeout at each of these commands would take very long. Therefore only the first call of a read waits for
-//! the whole timeout. Each further call to the same filter waits for a tenth of it.
+//! A client can send many commands in one read of its connection. If the nodes of a filter are unreachable, each call
+//! to this filter waits until its timeout, so the replies to all commands would take very long. Therefore a filter is
+//! given the whole timeout only until one of its calls has been slow. For the rest of the read, each further call to
+//! this filter waits for only a tenth of the timeout.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

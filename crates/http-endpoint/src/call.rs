@@ -73,9 +73,9 @@ impl CallOptions {
     }
 }
 
-/// Returns the part of a query that comes before the option `for=`. A gateway appends the path of its own client's
-/// request after `for=`. That client is not trusted to change the options of the call, so everything after `for=` is
-/// ignored.
+/// Returns the part of a query that comes before the option `for=`. If a gateway asks the endpoint about a request that
+/// it has received, it can append the path of that request after `for=`. The path was chosen by the gateway's client,
+/// which must not be able to change the options of the call. Everything after `for=` is therefore ignored.
 fn own_part(query: &str) -> &str {
     if query.starts_with("for=") {
         return "";

@@ -145,10 +145,10 @@ struct Transaction {
 }
 
 impl Transaction {
-    /// Reserves memory for the queued commands of a transaction. The memory is shared by all connections. Every
-    /// connection also has a small allowance of its own that needs no reservation, so a short transaction succeeds even
-    /// if long transactions of other clients use all the shared memory. Returns `false` if the shared memory is used
-    /// up.
+    /// Reserves memory for the queued commands of a transaction. All connections share the memory that is reserved in
+    /// this way. In addition, every connection has a small allowance of its own that needs no reservation. A short
+    /// transaction therefore succeeds even if long transactions of other clients use all the shared memory. Returns
+    /// `false` if the shared memory is used up.
     fn has_room(&mut self, room: &Arc<Semaphore>) -> bool {
         while (1 + self.taken.len()) * ROOM_BYTES < self.bytes {
             match room.clone().try_acquire_owned() {

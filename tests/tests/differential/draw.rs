@@ -201,8 +201,9 @@ impl Filter {
     }
 }
 
-/// Generator for the events of one random run, in the order of the input. Times increase, but some events are slightly
-/// late and some are far behind or ahead. A few records cannot be parsed.
+/// Generator for the events of one random run, in the order of the input. The times of the events increase from record
+/// to record, with exceptions: some events are slightly late, and some are far behind or ahead. The generator also
+/// produces a few records that cannot be parsed.
 struct Stream {
     format: Format,
     window: Window,

@@ -102,9 +102,9 @@ impl Format {
         }
     }
 
-    /// Returns a record that cannot be parsed in this format, or `None` if every possible record can be parsed. `timed`
-    /// states whether the run needs the time of a record. If the run does not need it, a record with an invalid time is
-    /// not an error.
+    /// Returns a record that cannot be parsed in this format, or `None` if the format has no such record. `timed`
+    /// states whether the run needs the time of a record. In some formats, the only possible error is an invalid time,
+    /// which matters only if the run needs the time.
     pub(super) fn unreadable(self, number: usize, timed: bool) -> Option<String> {
         match self {
             Self::Lines => None,

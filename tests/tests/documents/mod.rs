@@ -1,9 +1,10 @@
 //! Runs the commands in the README, in CONTRIBUTING.md and on the pages in `docs/`, exactly as they are written. If the
 //! program changes and a page becomes wrong, this test fails.
 //!
-//! The test runs every code block that contains commands, except blocks that cannot be run here. An HTML comment before
-//! such a block states the reason; readers of the page do not see it (`blocks::Mark`). A table in this file lists how
-//! many of these comments each page has, so that nobody can add one without changing the table.
+//! The test runs every code block that contains commands, except blocks that cannot be run in a test. Before such a
+//! block, the page has an HTML comment with the reason (`blocks::Mark`), which readers of the page do not see. A table
+//! in this file lists the number of these comments on each page. If somebody adds a comment to exclude another block,
+//! the test fails until the table is changed too.
 
 mod blocks;
 mod script;

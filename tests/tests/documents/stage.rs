@@ -28,10 +28,12 @@ const PORTS: u16 = 100;
 /// Number of lines of the web log, which is enough to contain repetitions.
 const LINES: usize = 1_000;
 
-/// Script that replaces cargo while a page is tested. It does not build anything, because the binaries have already
-/// been built for the test. `cargo run FLAGS -- WORDS` ignores the flags of cargo and runs `firstseen` with these
-/// words, or `firstseen-lab` if a flag selects that package. All other commands of cargo fail, so a page must exclude
-/// them from the test.
+/// Script that takes the place of cargo while a page is tested. The script builds nothing, because the binaries have
+/// already been built for the test.
+///
+/// If a page contains `cargo run FLAGS -- WORDS`, the script ignores `FLAGS` and runs `firstseen WORDS`, or
+/// `firstseen-lab WORDS` if a flag selects that package. All other commands of cargo fail, so a page must exclude them
+/// from the test.
 const CARGO: &str = r#"#!/bin/sh
 refuse() { echo "cargo: $*" >&2; exit 1; }
 has() { grep -q "^$2" "$SOURCES/$1/Cargo.toml" || refuse "$1/Cargo.toml has no line that begins with $2"; }

@@ -1,6 +1,7 @@
-//! Recipe for consumers that deliver events by a database transaction, such as a charge. The transaction also stores
-//! the fence of the claim, which identifies the consumer's grant. Each event is therefore delivered exactly once, even
-//! if consumers die at any step.
+//! Recipe for consumers that deliver events by a database transaction, such as a charge to an account. In the same
+//! transaction, the consumer stores the event together with the fence of its claim. A consumer that dies after the
+//! charge therefore leaves a row in the database, with which the event can be confirmed later. Each event is delivered
+//! exactly once, even if consumers die at any step.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,9 +28,9 @@ const WINDOW_S: u64 = 3600;
 
 const CONFIRMED: &str = "UPDATE delivered SET confirmed = 1 WHERE event = ?1";
 
-/// Charges an event that this consumer has claimed, unless it was charged before. The database has a row for each
-/// charged event. If the consumer was stopped for longer than its lease, another consumer may already have charged the
-/// event and inserted the row. In this case, nothing is charged.
+/// Charges an event that this consumer has claimed, and inserts a row for the event into the database. If the database
+/// already has such a row, the function charges nothing. This happens, for example, if this consumer was stopped for
+/// longer than its lease and another consumer has charged the event in the meantime.
 ///
 /// A row whose window has passed does not count, because it belongs to an earlier event with the same key.
 fn charge(database: &mut Connection, event: &[u8], cents: i64, fence: Fence) -> rusqlite::Result<bool> {

@@ -1,8 +1,9 @@
 //! Checks what programs report that execute the script of `tests/clients/README.md`.
 //!
 //! The client program waits for a line of input before each round of its script, so the test controls when a round
-//! begins. In some rounds, the test kills the endpoint's node. It kills the node either while the node is working, or
-//! after it has stopped the node, so that a command of the client is still unread.
+//! begins. In some rounds, the test kills the endpoint's node. In one of these rounds, it first stops the node, so that
+//! the node dies with a command of the client still unread. In another round, it kills the node while the node is
+//! working.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines, Write};

@@ -1,12 +1,13 @@
 //! Delays `SETNX` and `SET NX` commands that have no expiry, until it is clear whether an `EXPIRE` for the same key
-//! follows. Clients often send this `EXPIRE` next, in the same pipeline or transaction. Because the expiry of a
-//! recorded key cannot be changed, the endpoint must know the expiry before it records the key.
+//! follows. Clients often send an `EXPIRE` later in the same pipeline or transaction. The endpoint must know the expiry
+//! before it records the key, because the expiry of a recorded key cannot be changed.
 //!
 //! The delay ends when the `EXPIRE` or a command of another kind arrives, or when the read ends.
 //!
-//! The delay does not change the order of the replies, which is always the order of the commands. At most [`SETS_MAX`]
-//! commands are delayed at a time, with at most [`BYTES_MAX`] bytes of keys, so the memory for delayed commands is
-//! bounded.
+//! The delay does not change the order of the replies, which is always the order of the commands.
+//!
+//! The memory for delayed commands is bounded. At any time, at most [`SETS_MAX`] commands are delayed, and their keys
+//! have at most [`BYTES_MAX`] bytes together.
 
 use firstseen_resp::Expiry;
 

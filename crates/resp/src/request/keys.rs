@@ -140,9 +140,9 @@ fn unit(option: &[u8]) -> Option<TimeUnit> {
     UNITS.into_iter().find(|(name, _)| is(option, name)).map(|(_, unit)| unit)
 }
 
-/// Parses `EXPIRE key time [NX]`. In Redis, the option `NX` sets an expiry only if the key has none. The server cannot
-/// look up the expiry of a recorded key, so the parser accepts `NX` and ignores it. The options `XX`, `GT` and `LT` are
-/// rejected, because they have no meaning without the existing expiry.
+/// Parses `EXPIRE key time [NX]`. In Redis, the option `NX` sets an expiry only if the key has none. This server does
+/// not store the expiry of a recorded key, so it cannot check this condition. The parser accepts `NX` and ignores it.
+/// It rejects the options `XX`, `GT` and `LT`, because they would require a comparison with the existing expiry.
 pub(super) fn expire<'a>(
     unit: TimeUnit,
     command: &'static str,

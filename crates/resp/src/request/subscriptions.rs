@@ -1,5 +1,6 @@
-//! Commands that subscribe to channels. The server supports them although no client can publish messages, because some
-//! client libraries subscribe as soon as they connect, to be notified of changes of the servers.
+//! Commands that subscribe to channels. No client can publish messages, so a subscriber never receives a message from
+//! another client. The server nevertheless accepts subscriptions, because some client libraries subscribe as soon as
+//! they connect. They expect messages about changes of the servers there.
 //!
 //! This module does not depend on the subscriptions of a connection.
 
