@@ -1,6 +1,8 @@
-//! Records of what consumers know about the events that they claimed, in simulated time. The history of a run also
-//! contains the calls that belong to each claim. The request of a claim appears there as a lookup, whose verdict is
-//! first-seen if the claim was granted. A confirmation appears as a submission.
+//! Records of what consumers know about the events that they claimed, in simulated time. The calls that belong to a
+//! claim are also part of the history, where they appear in the same form as other calls:
+//!
+//! - The request of a claim appears as a lookup. Its verdict is first-seen if the claim was granted.
+//! - A confirmation appears as a submission.
 //!
 //! This module contains plain data.
 

@@ -352,12 +352,12 @@ pub struct History {
     pub unreachable: Vec<(u64, u64)>,
     /// The commands that forgave losses, in the order in which they happened.
     pub forgiven: Vec<Forgiven>,
-    /// Periods during which the disk of a node hung while there was no other fault, each with its begin and end in
-    /// simulated microseconds. A hang is listed only if every slice has a complete copy on another node, because only
-    /// then can another node give verdicts.
+    /// Periods during which the disk of a node hung and no other fault happened, each with its begin and end in
+    /// simulated microseconds. A law requires verdicts in these periods, so the list contains a hang only if every
+    /// slice has a complete copy on another node.
     pub hangs: Vec<(u64, u64)>,
-    /// Ends of processes whose disks were full. The node of such a process answers lookups from memory, so it also
-    /// finds events that could not be written to the full disk. When the process ends, these events are lost.
+    /// Ends of processes whose disks were full. Such a process answered lookups from memory, so it also found events
+    /// that it could not write to the disk. These events were lost when the process ended.
     pub lost_while_full: Vec<EndOnFullDisk>,
     /// Times from when to when the clock of a node was wrong, in simulated microseconds.
     pub wrong_clocks: Vec<(u64, u64)>,
@@ -416,9 +416,9 @@ impl History {
     }
 
     /// Returns for how long an event that two calls submitted is certainly remembered, in milliseconds, which is at
-    /// most the window. Each call may set its own time to live, and that of the call that recorded the event applies.
-    /// If one call returned before the other was first sent, the earlier call recorded the event. Otherwise either call
-    /// may have recorded it, so the shorter time to live is used.
+    /// most the window. Each call may set its own time to live, and the one of the call that recorded the event
+    /// applies. This is the earlier call if it returned before the other was first sent. Otherwise either call may have
+    /// recorded the event, so the shorter time to live is used.
     fn recorded_for_ms(&self, first: &Call, second: &Call) -> u64 {
         let ttl_ms = if self.precedes(first, second) {
             first.ttl_ms
@@ -430,8 +430,7 @@ impl History {
         ttl_ms.map_or(self.promises.window_ms, |ttl_ms| ttl_ms.min(self.promises.window_ms))
     }
 
-    /// Returns whether two submissions of an event, or a lookup and a submission, are certainly less than a window
-    /// apart.
+    /// Returns whether two submissions of an event, or a lookup and a submission, are certainly within one window.
     pub fn are_within_window(&self, first: &Call, second: &Call) -> bool {
         if self.may_be_of_sleeper(first) || self.may_be_of_sleeper(second) {
             return false;
@@ -455,8 +454,8 @@ impl History {
 
     /// Returns whether an event that `recorder` may have recorded may still be known when `asker` asks about it.
     ///
-    /// If producers stamp the events and the event of `asker` has the earlier time, the result is always `true`,
-    /// because an event that arrives late finds everything that was recorded before it.
+    /// The result is always `true` if producers stamp the events and the event of `asker` has the earlier time, because
+    /// a filter compares such a late event also with events that have later times.
     pub fn may_be_known(&self, recorder: &Call, asker: &Call) -> bool {
         let window_at_most_ms = match recorder.ttl_ms {
             Some(ttl_ms) => ttl_ms.saturating_add(self.promises.ttl_rounding_ms),
@@ -479,8 +478,8 @@ impl History {
     }
 
     /// Returns whether an event that `call` has recorded may still be unknown at other sites when `lookup` begins. This
-    /// is possible if a leaf of a filter tree has called the event first-seen on its own, because it reports the event
-    /// to the root only later. If the leaf's node ends before this report, other sites never learn of the event.
+    /// is possible if a leaf has called the event first-seen on its own, because it reports the event to the root only
+    /// later. If the leaf's node ends before this report, other sites never learn of the event.
     pub fn may_be_unknown_elsewhere(&self, call: &Call, lookup: &Call) -> bool {
         let began_us = self.first_attempt_us(call);
         let is_settling = lookup.began_us < self.settled_us;
@@ -493,9 +492,9 @@ impl History {
         self.outages.iter().any(|outage| outage.may_hide_from(lookup))
     }
 
-    /// Returns whether `asker` may have found an event that `recorder` had recorded and that was then lost with a node.
-    /// This is possible only if `recorder` was still in progress when the node was lost. In that case, the client of
-    /// `recorder` sent the event again after the loss, and may have got a different verdict.
+    /// Returns whether `asker` may have found an event that `recorder` had recorded, although the event was lost with a
+    /// node afterwards. This is possible only if the node was lost while `recorder` was still in progress. The client
+    /// of `recorder` then sent the event again and may have got a verdict that does not show the first recording.
     pub(crate) fn may_have_recorded_in_vain(&self, recorder: &Call, asker: &Call) -> bool {
         !recorder.is_lookup
             && recorder.began_us < asker.returned_us.unwrap_or(0)

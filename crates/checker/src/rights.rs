@@ -1,6 +1,6 @@
-//! Records what producers were allowed to do according to the cluster maps of nodes, and which nodes their calls
-//! entered. From these records, this module concludes which rights applied to a single call. If the records do not
-//! cover the whole time of a call, the result is unknown.
+//! Records two facts about access rights: what the nodes allowed each producer to do, and at which nodes a call entered
+//! the cluster. From these records, this module concludes which rights applied to a call. If the records do not cover
+//! the whole time of the call, the result is unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,9 +1,9 @@
 //! Simulates an operator who changes access rights during a run. The operator first grants every producer its rights.
 //! Then it repeatedly revokes the rights of one producer and restores them.
 //!
-//! The operator never grants a producer exactly the same rights twice. The rights in a cluster map therefore show which
-//! of the operator's changes the map contains. At the end of the run, every producer has all the rights that it needs
-//! again.
+//! The operator never grants a producer exactly the same rights twice. From the rights in a cluster map, the simulation
+//! can therefore tell which of the operator's changes the map contains. At the end of the run, every producer has all
+//! the rights again that it needs.
 
 use std::time::Duration;
 
@@ -22,9 +22,9 @@ use crate::shared_history::{SharedHistory, lock};
 
 /// Seed of the random numbers for rights, which are independent of the other random numbers of a run.
 const OF_RIGHTS: u64 = 0x21_6875 << 32;
-/// Maximum number of times that the operator revokes the rights of one producer. Each time, the producer loses its
-/// right on the simulated filter, and also one right on a filter that does not exist. The operator never restores the
-/// latter right, so the producer's set of rights is different after each change.
+/// Maximum number of times that the operator revokes the rights of one producer. Each time, the producer also loses a
+/// right on a filter that does not exist, and never gets this right back. The only purpose of these additional rights
+/// is that the producer's set of rights is different after each change.
 const LOSSES_MAX: usize = 8;
 /// Maximum time that one node may take to reply.
 const ANSWER_MAX: Duration = Duration::from_secs(1);

@@ -1,6 +1,8 @@
-//! Records which rights each producer has according to the cluster maps that the nodes use. For each node, the record
-//! contains the periods during which the node's process used the same rights without interruption. The recording runs
-//! inside the simulation and sends no messages, so it does not change the run.
+//! Records which rights the nodes applied to each producer during a run. A node applies the rights in the cluster map
+//! that it currently uses, so nodes can apply different rights at the same time. For each node and producer, the record
+//! consists of periods. During a period, the node's process applied the same rights without interruption.
+//!
+//! The recording runs inside the simulation and sends no messages, so it does not change the run.
 
 use std::collections::BTreeSet;
 
@@ -41,9 +43,9 @@ impl Acting {
 }
 
 impl ActingProcess {
-    /// Records that the node uses the rights in `map` at this moment. If two successive observations find the same
-    /// grants, the node has used these grants during the whole time between the observations. The reason is that no
-    /// change ever gives a producer exactly the grants that it had before (`crate::access`).
+    /// Records that the node uses the rights in `map` at this moment. If the previous observation found the same
+    /// grants, the function concludes that the node has used them during the whole time in between. The conclusion is
+    /// safe, because a producer never gets exactly the grants back that it had before a change (`crate::access`).
     pub(crate) fn look(&mut self, map: &ClusterMap, filter: &str) {
         let access = &map.access;
         let now_us = now_us();

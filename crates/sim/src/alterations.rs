@@ -1,6 +1,6 @@
-//! Simulates an operator who alters the filter while producers continue to send events. The scenario determines the
-//! properties of the new filter. The seed determines when the operator alters the filter, together with the other
-//! changes to the filter.
+//! Simulates an operator who alters the filter while producers continue to send events. An alteration replaces the
+//! filter with a new one that has other properties, for example a different window. The scenario determines these
+//! properties. The seed determines the time of the alteration.
 
 use std::time::Duration;
 

@@ -1,10 +1,14 @@
-//! Compares the cells of every complete copy with the history, at the end of a run when faults no longer occur. Until
-//! an event expires, two rules apply: the cells of a first-seen event must be set, and no cell may be set that belongs
-//! to no submitted event. If the filter was altered during the run, the cells of both filters are compared.
+//! Compares the cells of every complete copy with the history, at the end of a run when faults no longer occur. Two
+//! rules are checked:
 //!
-//! Each copy sends its cells in the format that is also used for backups, and the cells are compared one by one. If the
-//! cells contain fingerprints, the comparison also checks that a copy does not have more live fingerprints than its
-//! events need.
+//! - The cells of a first-seen event must be set until the event expires.
+//! - A cell may be set only if it belongs to a submitted event.
+//!
+//! If the filter was altered during the run, the rules are checked for the new filter and for its predecessor.
+//!
+//! Each copy sends its cells in the format that is also used for backups, and the cells are compared one by one. In a
+//! filter that stores fingerprints, the comparison also counts the fingerprints that are still alive. A copy must not
+//! have more of them than its events need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -257,10 +261,9 @@ fn is_set(cells: &FilterSlice, cells_of: &[u64], unit: UnitNumber) -> bool {
     cells.test_at(cells_of, Stamp::on_time(unit)).is_some_and(|found| found.is_hit())
 }
 
-/// Returns two numbers of fingerprints in a slice. The first is the number of fingerprints that are alive at `unit`.
-/// The second is the number of fingerprints that belong to positions in `may`, which contains the positions of all
-/// submitted events. The caller compares only these two numbers, because a comparison of the individual fingerprints
-/// would take too long.
+/// Returns two numbers of fingerprints in a slice: how many are alive at `unit`, and how many are explained by the
+/// submitted events, whose positions are in `may`. The caller checks that no more fingerprints are alive than are
+/// explained. Comparing the individual fingerprints would take too long.
 fn count_entries(cells: &mut FilterSlice, may: &BTreeSet<u64>, unit: UnitNumber, lateness_units: u64) -> (u64, u64) {
     // No later event is judged at an earlier unit than this, so entries that have expired by then do not count as
     // alive.

@@ -1,11 +1,12 @@
 //! Checks the cells of a filter tree at the end of a run, when faults no longer occur. If an event was delivered at a
 //! site, every level above that site must have the cells of the event.
 //!
-//! The check queries each level separately, and the level must answer from its own cells only. If it replies that it
-//! would have to query its parent, it lacks the event.
+//! The check sends a lookup to each level separately, and the level must reply from its own cells only. Normally, a
+//! level that lacks an event asks its parent level. In this check, the level replies instead that it would have to ask,
+//! and the check counts the event as missing.
 //!
-//! A leaf that cannot reach its parent may call an event first-seen on its own. Such an event reaches the levels above
-//! later than other events, so the check waits for it before it counts its cells as missing.
+//! A leaf that cannot reach its parent level may call an event first-seen on its own, and reports the event to the
+//! levels above later. The check therefore waits before it counts the cells of an event as missing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,9 +27,9 @@ use firstseen_checker::history::{Call, History, Unset};
 
 /// Time after which cells that are not there count as missing.
 const SETTLING_MAX: Duration = Duration::from_secs(60);
-/// Number of consecutive checks that must find all cells. A single check is not enough, because a level already counts
-/// a cell as set while the message that sets the cell is in transit. All checks together take longer than any message,
-/// so the last check finds only cells that are really set.
+/// Number of consecutive checks that must find all cells. A single check is not enough, because a level counts a cell
+/// as set while the message that sets the cell is still in transit. All checks together take longer than any message,
+/// so at the time of the last check, the messages have arrived and the cells are really set.
 const LOOKS: u32 = 12;
 /// Pause between two checks.
 const PAUSE: Duration = Duration::from_secs(1);

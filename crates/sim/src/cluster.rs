@@ -146,9 +146,11 @@ impl Machine {
         self.full.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the node's process ends at `now_us`. Data is lost if the disk was full, or if the disk had not yet
-    /// written all data that waited for room. In that case, the function returns the time since which data had waited,
-    /// and the cluster maps that the node has used since that time. Returns `None` if no data is lost.
+    /// Notes that the node's process ends at `now_us`, and returns what the node may have lost.
+    ///
+    /// The node loses data if the disk is full, or if it has room again but has not yet written all data that waited
+    /// for it. In these cases, the function returns the time since which data has waited, and the cluster maps that the
+    /// node has used since then. Returns `None` if no data is lost.
     pub(crate) fn lose_process(&self, now_us: u64) -> Option<(u64, Vec<Arc<ClusterMap>>)> {
         self.full_disk().lose_process(now_us, self.is_full())
     }
@@ -156,8 +158,8 @@ impl Machine {
     /// Cuts the power of the node. A sector that was not synced before the power cut may or may not have reached the
     /// disk. The callback `survives` decides this for each such sector.
     ///
-    /// Returns two flags, one for the journal and one for the consensus log. A flag is `true` if the power cut has
-    /// damaged the file in part, because some of its unsynced sectors survived and others did not.
+    /// Returns two flags, one for the journal and one for the consensus log. A flag is `true` if some of the unsynced
+    /// sectors of the file survived and others did not, which can damage the file.
     pub fn cut_power(&self, mut survives: impl FnMut() -> bool) -> (bool, bool) {
         let is_journal_torn = cut_power(&self.journal, &mut survives);
         let is_agreement_torn = cut_power(&self.agreement, &mut survives);

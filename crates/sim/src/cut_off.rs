@@ -1,6 +1,9 @@
-//! Cuts off a node that answers alone, together with one producer. The node stays cut off until the other nodes have
-//! continued without it. In some runs, it stays cut off even longer, until the events that the other nodes lack have
-//! expired. The seed and the cluster map at the time of the fault determine which nodes are affected.
+//! Cuts off a node that is the only one to answer for a slice, together with one producer. The node and the producer
+//! can still reach each other, but no other host.
+//!
+//! The node stays cut off until the other nodes have continued without it. In some runs, it stays cut off even longer,
+//! until the events that only this node has recorded have expired. The seed and the cluster map at the time of the
+//! fault determine which node and which producer are cut off.
 
 use std::time::Duration;
 

@@ -9,9 +9,9 @@ use crate::rights::with_rights;
 use crate::scenario::{Nemesis, Scenario};
 use crate::seeded_rng::SeededRng;
 
-/// Seeds of random numbers. `OF_ENDPOINTS` is used for the scenario with Redis endpoints. `OF_CLOCKS` is used to choose
-/// the clock that decides when a key with its own time to live expires. Because both seeds are independent of the other
-/// random numbers of a run, other scenarios stay unchanged.
+/// Seeds of the random numbers for scenarios with Redis endpoints. `OF_ENDPOINTS` is used for all properties except
+/// one: `OF_CLOCKS` is used to choose the clock that decides when a key with its own time to live expires. Seeds of
+/// their own keep these random numbers independent of all others, so all other scenarios stay unchanged.
 const OF_ENDPOINTS: u64 = 0xD0_0125 << 32;
 const OF_CLOCKS: u64 = 0xD0_C10C << 32;
 /// Lateness of the events of a filter whose nodes count the times of keys.
@@ -25,9 +25,11 @@ const EVENTS: u64 = 60;
 const EVENTS_CONFIRMED: u64 = 300;
 /// Window of the filter whose keys have their own times to live.
 const WINDOW_MS: u64 = 60_000;
-/// Factors by which an alteration multiplies the window. The factors must be small, because the length of a tick grows
-/// with the window, and a key may outlive its time to live by two ticks of its filter. If the window were much longer,
-/// a key could outlive the whole run, and the test could not check that it expires.
+/// Factors by which an alteration multiplies the window. They must be small so that keys still expire during the run.
+///
+/// The reason is that a filter measures time in ticks, and a longer window has longer ticks. A key may outlive its time
+/// to live by two ticks. With a much longer window, a key could outlive the whole run, and the test could not check
+/// that it expires.
 const WINDOW_TIMES: [u64; 3] = [1, 2, 4];
 /// Maximum lease if the endpoint confirms claims.
 const LEASE_MS_MAX: u32 = 3_000;

@@ -1,7 +1,8 @@
 //! Tracks how long the disk of a machine has been full, and by which cluster maps its node has acted meanwhile.
 //!
-//! A disk counts as full until it has written all data that waited for room. Until then, some events exist only in the
-//! memory of the node, where its lookups find them. If the node's process ends during that time, these events are lost.
+//! A disk that gets room again still counts as full until it has written all data that waited for the room. Until then,
+//! some events exist only in the memory of the node, where its lookups find them. If the node's process ends during
+//! that time, these events are lost.
 
 use std::sync::Arc;
 

@@ -15,10 +15,12 @@ const OF_KINDS: u64 = 0x3_14D5 << 32;
 const WHOLE_SLICINGS: [&str; 2] = ["none", "horizontal:5"];
 
 impl Scenario {
-    /// Returns the scenario with a filter of kind `kind`, whose cells can neither be divided among slices nor folded.
-    /// The function therefore replaces a slicing that would divide the cells, and sets the folds of a tree to 0. If a
-    /// storm alters the filter, two of three alterations also change the kind, either from `kind` to the kind timing or
-    /// in the opposite direction.
+    /// Returns the scenario with a filter of kind `kind`. The cells of this kind can neither be divided among slices
+    /// nor folded. The function therefore replaces a slicing that would divide the cells, and sets the folds of a tree
+    /// to 0.
+    ///
+    /// If a storm alters the filter, two of three alterations also change the kind. The change is either from `kind` to
+    /// the kind `timing`, or in the opposite direction.
     pub fn in_kind(self, kind: &'static str) -> Self {
         let mut rng = SeededRng::new(self.seed ^ OF_KINDS);
         let (former, next) = rng.pick(&[(kind, kind), (kind, "timing"), ("timing", kind)]);

@@ -1,6 +1,6 @@
-//! Finds problems in a cluster map at a time without faults, for example a node that is down or a copy that lacks
-//! events. The result depends only on the map. If a filter was altered, its predecessor is checked too, as long as it
-//! exists.
+//! Finds problems in a cluster map after all faults have ended. Examples of problems are a node that is down and a copy
+//! that lacks events. The result depends only on the map. If a filter was altered, its predecessor is checked too, as
+//! long as it exists.
 
 use firstseen_routing::{ClusterMap, FilterRecord, Incarnation, NodeId};
 

@@ -1,8 +1,9 @@
 //! Stops the machine's monotonic clock for a thread while it simulates.
 //!
-//! Some libraries read the machine's clock instead of the simulated time. For example, h2 forgets a reset stream after
-//! one second of the machine's clock. The trace of a seed would then depend on the speed of the machine. To prevent
-//! this, the module replaces the function with which the standard library reads the monotonic clock.
+//! Some libraries read the machine's clock instead of the simulated time. For example, the HTTP/2 library h2 forgets a
+//! stream one second after its reset, as measured by the machine's clock. The trace of a seed would then depend on the
+//! speed of the machine. To prevent this, the module replaces the function with which the standard library reads the
+//! monotonic clock.
 //!
 //! Other threads and other clocks still read the machine's clock.
 #![allow(unsafe_code)]

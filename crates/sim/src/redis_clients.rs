@@ -26,9 +26,9 @@ const LOOKUP_EVERY: u64 = 3;
 /// The times to live of keys, in seconds. They are at least two ticks of the longest window, because the endpoint
 /// rejects shorter times.
 const TTL_S: [u64; 3] = [4, 6, 20];
-/// Maximum time in microseconds from the moment at which an endpoint starts to confirm a claim until the claim is
-/// confirmed. An endpoint starts the confirmation when an eighth of the lease is left. The time is short because the
-/// first attempt always succeeds: scenarios that revoke rights have no other faults.
+/// Maximum time in microseconds that an endpoint needs to confirm a claim. The endpoint starts the confirmation when an
+/// eighth of the lease is left. The first attempt succeeds, because scenarios that revoke rights have no other faults,
+/// so the maximum does not include further attempts.
 const CONFIRMED_WITHIN_US: u64 = 500_000;
 /// Pause before a client connects again, to another node.
 const PAUSE: Duration = Duration::from_millis(100);

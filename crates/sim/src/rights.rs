@@ -1,6 +1,6 @@
 //! Scenarios in which producers need access rights, and an operator revokes and restores these rights. Each scenario is
-//! derived from a scenario of another family. Besides the rights, only the number of events, the number of calls and
-//! the pauses between the calls are changed.
+//! derived from a scenario of another family. Apart from the rights, it differs only in having more events, and
+//! possibly more calls and longer pauses between them.
 
 use crate::scenario::Scenario;
 use crate::seeded_rng::SeededRng;
@@ -9,9 +9,10 @@ use crate::seeded_rng::SeededRng;
 /// take as long.
 const CALLS_MIN: u32 = 120;
 const PAUSE_MS_MIN: u64 = 400;
-/// Number of additional events in scenarios with access rights. These events are rare, so hardly any of them is
-/// submitted by several producers. This helps the checker to find mistakes. If the system wrongly records an event for
-/// a producer without rights, a correct record of the same event by another producer would hide the mistake.
+/// Number of additional events in scenarios with access rights. The events are so many that hardly any of them is
+/// submitted by several producers, which helps the checker to find mistakes. For example, the system may wrongly record
+/// an event for a producer without rights. If another producer with the right had recorded the same event, the mistake
+/// would not be visible.
 const RARE_EVENTS: u64 = 300;
 /// One in this many calls uses one of the additional events.
 const RARE_EVERY: u64 = 3;
@@ -27,9 +28,12 @@ pub(crate) fn with_rights(scenario: Scenario) -> Scenario {
     }
 }
 
-/// Returns the range of events from which a call draws its event, as the first event and the number of events. If the
-/// scenario has access rights, a random number decides between the usual events and the additional rare events. Without
-/// access rights, no random number is drawn, so other scenarios stay unchanged.
+/// Returns the range of events from which a call chooses its event. The result is the first event and the number of
+/// events.
+///
+/// If the scenario has access rights, a random number decides between the usual events and the additional rare events.
+/// Without access rights, only the usual events exist, and the function draws no random number, so that these scenarios
+/// do not depend on the existence of access rights.
 pub(crate) fn events_of_draw(scenario: &Scenario, rng: &mut SeededRng) -> (u64, u64) {
     if !scenario.rights {
         return (0, scenario.events);

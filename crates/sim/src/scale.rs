@@ -5,8 +5,10 @@
 //! with the number of nodes, so that each node has the same number of events in flight in a cluster of any size.
 //!
 //! Every message takes one millisecond, and computing takes no time. The measurement therefore counts messages and
-//! bytes, but it cannot determine throughput. Because of these uniform times, as many events as possible arrive at a
-//! node at the same moment.
+//! bytes, but it cannot determine throughput.
+//!
+//! Because all messages take equally long, the figures describe the case in which as many events as possible arrive at
+//! a node at the same moment.
 
 mod board;
 mod counts;
@@ -49,9 +51,10 @@ const CAPACITY_TIMES: u64 = 8;
 /// Rate of false positives of the filter.
 const RATE: f64 = 0.01;
 
-/// Returns the slicings to measure in a cluster of `nodes` nodes, each of which has one slice. If the nodes can be
-/// divided into groups of equal size, the second slicing uses such groups, whose slices share events. Otherwise this
-/// slicing is left out.
+/// Returns the slicings to measure in a cluster of `nodes` nodes, each of which has one slice. There are up to three: a
+/// horizontal slicing, a vertical slicing, and a combination of both. In the combination, the slices are divided into
+/// groups of equal size, and the slices of a group share events. The combination is left out if no such division
+/// exists.
 pub fn slicings(nodes: usize) -> Vec<String> {
     let mut slicings = vec![format!("horizontal:{nodes}"), format!("vertical:{nodes}")];
     let group = (2..=GROUP_MAX).rev().find(|group| nodes > *group && nodes.is_multiple_of(*group));
@@ -118,9 +121,11 @@ async fn node(index: usize, nodes: usize, connector: SimConnector, board: Board)
     }
 }
 
-/// Returns the definition of the filter to measure. All events of a batch have the same time, so a batch could fill a
-/// generation at once. To prevent this, the capacity of the filter is several times the number of events that it will
-/// get. Recorded events are known until the end of the measurement.
+/// Returns the definition of the filter to measure. Recorded events are known until the end of the measurement.
+///
+/// The capacity of the filter is several times the number of events that it will get. The reason is that the filter
+/// divides its capacity among generations, which are periods of time. All events of a batch have the same time, so with
+/// a smaller capacity a batch could fill a generation at once.
 fn define(slicing: &str, events: u64) -> Result<SlicedDefinition, Box<dyn std::error::Error>> {
     let window: Window = format!("{}ms", 2 * WINDOW_MS).parse()?;
     let spec = FilterSpec {

@@ -1,7 +1,8 @@
 //! A storm: faults of every kind, two at a time, on machines and on links. After the storm everything recovers.
 //!
-//! The seed and the cluster map at the time of each fault determine the fault. When the storm has ended, every fault
-//! that the cluster cannot repair on its own has been undone, so the cluster must recover completely.
+//! The seed and the cluster map at the time of each fault determine which fault happens. The cluster cannot repair
+//! every fault on its own: for example, a disk stays full until somebody makes room on it. The storm undoes such faults
+//! at its end, so the cluster must then recover completely.
 
 mod disks;
 mod full_disks;
@@ -220,8 +221,9 @@ impl Storm<'_> {
         Ok(())
     }
 
-    /// Pauses a node: no message reaches or leaves it, and its clock stands still. The node's timers continue, because
-    /// the simulation cannot stop a host. In contrast, `firstseen-lab chaos run pause` stops a real process.
+    /// Pauses a node, so that no message reaches or leaves it and its clock shows the same time during the whole pause.
+    /// However, the node's timers continue, because the simulation cannot stop a host. A real process is stopped by
+    /// `firstseen-lab chaos run pause`.
     async fn pause(&self, node: usize, rng: &mut SeededRng) {
         let machine = &self.torment.machines[node];
         let others: Vec<String> = self.hosts().filter(|host| *host != node_name(node)).collect();
@@ -346,9 +348,9 @@ fn ahead_ms(rng: &mut SeededRng) -> i64 {
     rng.below(2 * CLOCK_AHEAD_MS_MAX + 1) as i64 - CLOCK_AHEAD_MS_MAX as i64
 }
 
-/// Ends a fault of the links between a node and the other nodes, except for links to a node that is paused. These links
-/// stay closed, because the clock of a paused node stands still. If the node received messages, it would stamp their
-/// events with the time at which it was paused.
+/// Ends a fault of the links between a node and the other nodes, except for links of a paused node, which stay closed.
+/// The clock of a paused node does not advance. If the node received messages, it would stamp their events with the
+/// time at which the pause began.
 fn release(machines: &[Machine], node: usize) {
     for other in (0..machines.len()).filter(|other| *other != node) {
         if machines[node].clock.is_stopped() || machines[other].clock.is_stopped() {

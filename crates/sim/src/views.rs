@@ -1,6 +1,6 @@
-//! Records the views of nodes during a run. A view states which nodes answer for which slices, according to the cluster
-//! map that one node uses. A change of a view is recorded soon after it has happened. Recording sends no messages, so
-//! it does not change the run.
+//! Records the views of nodes during a run. The view of a node states which nodes answer for which slices. It follows
+//! from the cluster map that the node currently uses, so nodes can have different views at the same time. A change of a
+//! view is recorded soon after it has happened. Recording sends no messages, so it does not change the run.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -26,8 +26,8 @@ impl Scenario {
     /// The slicing and several other settings are drawn with random numbers of their own, so they differ from those of
     /// [`Self::new`] for the same seed.
     ///
-    /// Recorded events must survive the wrong clocks. For this reason, the fault that sets a clock wrong restarts the
-    /// node's process only if the filter is durable.
+    /// A process may be restarted while its node's clock is wrong. This happens only if the filter is durable, because
+    /// the recorded events must survive the restart.
     pub fn wrong_clocks(seed: u64) -> Self {
         let mut rng = SeededRng::new(seed ^ OF_CLOCKS);
         Self {

@@ -1,6 +1,8 @@
 //! Law: at the end of a run, the cells of every first-seen event are set at every level of its filter tree, from the
-//! leaf of its site to the root. For an event that was claimed and confirmed, the cells must be set at the root. Cells
-//! that were lost with a node are exempt from this law.
+//! leaf of its site to the root. Cells that were lost with a node are exempt.
+//!
+//! For an event that was claimed and confirmed, only the root must have the cells, because the root answers claims and
+//! confirmations.
 
 use super::Violation;
 use crate::history::History;

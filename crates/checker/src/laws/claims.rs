@@ -73,10 +73,12 @@ impl Granted<'_> {
         replied_us < self.grant.until_us.min(other.grant.until_us)
     }
 
-    /// Returns whether a later claim of the same event got a fence that is not greater than the fence of this claim. A
-    /// claim counts as later only if it was requested after this claim was answered. If the two requests overlap in
-    /// time, either claim may have been granted first, because a claim that is retried for a long time may be granted
-    /// late.
+    /// Returns whether `later` got a fence that is not greater than the fence of this claim, although it is a later
+    /// claim of the same event. Fences must increase from claim to claim.
+    ///
+    /// A claim counts as later only if it was requested after this claim was answered. If the requests overlap in time,
+    /// their order says nothing, because the earlier request may have been retried for a long time and granted after
+    /// the other.
     fn is_overtaken_by(&self, later: &Self) -> bool {
         let is_before = self.claim.replied_us.is_some_and(|replied_us| replied_us <= later.claim.asked_us);
         is_before && self.grant.fence >= later.grant.fence
@@ -133,9 +135,9 @@ fn is_called_held(call: &Call) -> bool {
     call.verdict == Some(Decision::Undecided(Reason::Claimed)) && !call.is_confirm && call.returned_us.is_some()
 }
 
-/// Returns whether a claim may hold the event while `call` is answered. A claim may hold the event until one lease
-/// after the claim's last attempt. An abandoned attempt also counts, because its message may still be in transit and
-/// may be granted later.
+/// Returns whether a claim may hold the event while `call` is answered. A grant lasts for one lease, so this is
+/// possible until one lease after the claim's last attempt. An attempt that the consumer has abandoned also counts,
+/// because its message may still be in transit and be granted later.
 fn may_hold(claim: &ClaimRecord, longest_us: u64, call: &Call) -> bool {
     let last_us = claim.replied_us.unwrap_or(u64::MAX).max(claim.asked_us).saturating_add(longest_us + SENT_US);
     let is_this_call = call.is_claim && claim.asked_us == call.began_us && claim.is_in_progress;

@@ -1,7 +1,8 @@
 //! Law: if an event is called first-seen again because a node was lost, the verdict is marked as degraded. The mark
-//! tells the producer that a slice was incomplete. A producer learns only how many of its verdicts are marked, so the
-//! law cannot check individual events. Instead, it checks that there are at least as many marks as events that were
-//! first-seen again.
+//! tells the producer that a slice was incomplete.
+//!
+//! A producer learns only how many of its verdicts are marked, not which ones. The law therefore compares two numbers:
+//! there must be at least as many marked verdicts as events that were first-seen again.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,9 @@
-//! Law: a lookup finds an event if another call got first-seen for it less than a window ago and had returned before
-//! the lookup began. Events whose cells were lost with a node are exempt. If a leaf alone called an event first-seen,
-//! the law applies to that event only when the leaf has reported it to the root. For submissions, `one_winner` requires
-//! the same.
+//! Law: a lookup finds an event that another call has recorded less than a window ago. The other call must have got the
+//! verdict first-seen and must have returned before the lookup began. The law `one_winner` requires the same of
+//! submissions.
+//!
+//! Events whose cells were lost with a node are exempt. If a leaf called an event first-seen on its own, the law
+//! applies to this event only after the leaf has reported it to the root.
 
 use super::Violation;
 use crate::history::{Call, History};

@@ -7,14 +7,14 @@
 //! There are two exceptions in which an event may be first-seen after a duplicate.
 //!
 //! The first exception is an event whose recording was abandoned half-way, so that no producer got first-seen for it.
-//! Only some of the event's cells may be set, or they may be set only in some copies of a slice. Different nodes can
-//! then reach different verdicts. The exception therefore requires that the answering nodes changed while the event was
-//! recorded, and changed again after the duplicate.
+//! In that case, only some of its cells or only some copies of a slice may have been set, and different nodes can reach
+//! different verdicts. The exception therefore applies only if the answering nodes changed twice: between the begin of
+//! the recording and the duplicate, and again after the duplicate.
 //!
-//! The second exception is an event that a lookup found on a node with a full disk. If the node's process ends before
-//! the event is written to the disk, the event is lost and may be first-seen again. The history does not state which
-//! node answered the lookup. The exception therefore applies if any node that had all cells of the event has lost its
-//! process in this way.
+//! The second exception is an event that a lookup found on a node with a full disk, where the event existed only in
+//! memory. If the node's process ends before the event is written to the disk, the event is lost and may be first-seen
+//! again. The history does not state which node answered the lookup. The exception therefore applies if any node that
+//! had all cells of the event has lost its process in this way.
 
 use super::Violation;
 use crate::history::{Call, EndOnFullDisk, History};

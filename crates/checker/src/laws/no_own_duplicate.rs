@@ -2,8 +2,8 @@
 //! called a duplicate of itself. If the producer of the other submission lacked the right to record events, that
 //! submission does not count, because it has recorded nothing.
 //!
-//! A submission can be a duplicate of another submission whose event time is later, by any amount. The reason is that
-//! an event that arrives late finds everything that was recorded before it.
+//! The event times of the two submissions do not matter. A submission can be a duplicate of another submission whose
+//! event time is later, because a filter compares an event that arrives late with everything that it has recorded.
 
 use super::Violation;
 use super::rights::lacked_right;

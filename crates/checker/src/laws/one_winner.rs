@@ -1,9 +1,8 @@
 //! Law: of all submissions of one event within one window, at most one gets the verdict first-seen. Two cases are
 //! exempt: a node with cells of the event was lost, or a leaf of a filter tree gave one of the verdicts on its own.
 //!
-//! The law about one winner does not require that any submission gets first-seen. If all verdicts of an event are
-//! duplicate, the law `no_own_duplicate` is violated instead, because no submission that was first-seen explains the
-//! duplicates.
+//! This law does not require that any submission gets first-seen. Another law, `no_own_duplicate`, is violated if all
+//! verdicts of an event are duplicate, because there is then no first-seen submission that explains the duplicates.
 
 use super::{Violation, pairs};
 use crate::history::{Call, History};

@@ -1,6 +1,8 @@
-//! Laws about access rights. If the right of a principal was revoked, its call gets no verdict as soon as the nodes
-//! that the call entered have a cluster map with this change. A call for which the principal has the right must not be
-//! denied.
+//! Laws about access rights. There are two laws:
+//!
+//! - A call without the necessary right gets no verdict. This holds as soon as the nodes at which the call entered have
+//!   the cluster map in which the right was revoked.
+//! - A call with the necessary right is not denied.
 //!
 //! A call without the necessary right must also record nothing. Two other laws check this:
 //!
@@ -35,9 +37,9 @@ fn is_refused_in_vain(history: &History, call: &Call) -> bool {
     had_right || !history.rights.revoked.contains(&call.producer)
 }
 
-/// Returns the greatest right that a producer had at the nodes that the call may have entered, if this right was not
-/// sufficient for the call. The call has then recorded nothing. Returns `None` if the producer had a sufficient right
-/// at one of these nodes, or if its rights are unknown.
+/// Returns the greatest right that a call's producer had at the nodes at which the call may have entered, if even this
+/// right was not sufficient for the call. In that case, the call has certainly recorded nothing. Returns `None` if the
+/// right was sufficient at one of these nodes, or if the rights are unknown.
 pub fn lacked_right(history: &History, call: &Call) -> Option<Permission> {
     might_do(history, call).map(|(_, most)| most).filter(|most| *most < needs(call))
 }

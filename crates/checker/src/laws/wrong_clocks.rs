@@ -31,9 +31,9 @@ fn may_meet_wrong_clock(history: &History, call: &Call) -> bool {
     wrong.any(|(from_us, until_us)| call.began_us <= measured_us(history, *until_us) && call.ended_us() >= *from_us)
 }
 
-/// Returns the time at which a node has finished comparing its clock with the clocks of most other nodes, if the clock
-/// was set right at `right_us`. An outage delays the comparison, because some of the other nodes may not be reachable
-/// until the outage ends.
+/// Returns the time until which calls may still be undecided because of a clock that was set right at `right_us`. Until
+/// then, the node compares its clock with the clocks of most other nodes. An outage delays the comparison, because some
+/// of the other nodes may be unreachable until the outage ends.
 fn measured_us(history: &History, right_us: u64) -> u64 {
     history.outages.iter().fold(right_us.saturating_add(MEASURED_US), |measured_us, outage| {
         let holds_up = outage.from_us <= measured_us && outage.until_us >= right_us;

@@ -1,9 +1,9 @@
 //! Consumers that claim events, deliver them and confirm them. Some release their events, some end without a word, and
 //! some stop for too long.
 //!
-//! The history contains every period during which a consumer relies on a claimed event. The period begins when the
-//! consumer receives the grant. It ends when the consumer confirms or releases the event, or when the lease of the
-//! claim ends.
+//! The history records for which periods a consumer relies on a claimed event, because during such a period no other
+//! client may get the event. A period begins when the consumer receives the grant. It ends when the consumer confirms
+//! or releases the event, or when the lease of the claim ends.
 
 use std::time::Duration;
 
@@ -138,9 +138,9 @@ impl Lane {
     }
 }
 
-/// Returns the name under which the history records a confirmation. All attempts to confirm the same grant have the
-/// same name, so the history treats each further attempt as a retry. A retry may find the record of the first attempt,
-/// or may be confirmed again.
+/// Returns the idempotency key under which the history records a confirmation. All attempts to confirm the same grant
+/// have the same key, so the history treats each further attempt as a retry. A retry may be told that the event is
+/// already recorded, because the first attempt has recorded it, or it may be confirmed again.
 fn name_of(event: u64, fence: Fence) -> SubmissionName {
     let source = u128::from(event) << 64 | u128::from(fence.filter().0) << 48 | u128::from(fence.epoch().0);
     SubmissionName { source, number: fence.number() }

@@ -1,9 +1,10 @@
-//! Records which nodes calls entered, and lets producers look up events that were denied to other producers, for the
-//! laws about access rights.
+//! Supports the laws about access rights in two ways. The module records at which nodes a call has entered the cluster.
+//! It also lets a producer look up events that were denied to other producers, which shows whether a denied call has
+//! had an effect.
 //!
-//! A call enters the cluster at the nodes that receive a batch of the call. If the run uses access rights, the history
-//! records all of these nodes, because the rights are checked there. In other runs, this module records nothing and
-//! draws no random numbers.
+//! A call enters the cluster at the nodes to which its client sends a batch. These nodes check the access rights of the
+//! call, so the history records all of them. In a run without access rights, this module records nothing and draws no
+//! random numbers.
 
 use std::collections::BTreeSet;
 
@@ -26,8 +27,10 @@ impl Lane {
     }
 
     /// Records the nodes at which call number `call` may have entered the cluster. These are all nodes to which the
-    /// client of the call has sent a batch since the state in `before`. If several calls share a client, the record may
-    /// contain additional nodes, because the batches of the other calls are not distinguished.
+    /// client has sent a batch since its traffic was `before`.
+    ///
+    /// If several calls share a client, the record may contain too many nodes, because the traffic does not show which
+    /// call a batch belongs to.
     pub(super) fn note_entries(&self, call: usize, client: &Client, before: &[NodeTraffic]) {
         if !self.scenario.rights {
             return;
@@ -50,9 +53,9 @@ impl Lane {
 
     /// Returns the event that a call uses, which is usually `event`.
     ///
-    /// The lookups of one producer, which always keeps its rights, are an exception. Such a lookup uses an event that
-    /// was recently denied to another producer, if there is one, and so shows whether the denied call has recorded the
-    /// event nevertheless.
+    /// The exception is a lookup by the one producer that always keeps its rights. Its lookup uses an event that was
+    /// recently denied to another producer, if there is one. The verdict then shows whether the denied call has
+    /// recorded the event although it must not.
     pub(super) fn or_one_that_was_refused(&self, event: u64, is_lookup: bool, rng: &mut SeededRng) -> u64 {
         if !self.scenario.rights || !is_lookup || self.number != principals::HOLDER {
             return event;

@@ -34,8 +34,10 @@ impl Counts {
     }
 
     /// Subtracts the traffic that links have even without any events, for example because nodes measure each other's
-    /// clocks. `rest` is the traffic of a period without events, and `share` is the part of it that is subtracted. If
-    /// at most one message of a link is left after the subtraction, the traffic of this link counts as zero.
+    /// clocks. `rest` is the traffic that was counted during a period without events. The factor `share` adapts it to
+    /// the length of the present period.
+    ///
+    /// If at most one message of a link is left after the subtraction, the traffic of this link counts as zero.
     pub(super) fn without(mut self, rest: &Self, share: f64) -> Self {
         for (link, count) in &mut self.messages {
             *count -= share * rest.messages.get(link).copied().unwrap_or(0.0);

@@ -17,8 +17,9 @@ use crate::seeded_rng::SeededRng;
 const FINDS_DAMAGE: Duration = Duration::from_secs(3);
 /// Maximum time that a fault waits for a write or a sync. After that, the fault does not happen.
 const WRITTEN_MAX: Duration = Duration::from_secs(2);
-/// Upper bounds for the duration of a hang of a disk, in milliseconds. A hang takes one second plus a random time up to
-/// one of these bounds. Three of the four bounds are small, so most hangs are so short that the node keeps its slices.
+/// Upper bounds in milliseconds, one of which is chosen for each hang of a disk. A hang takes one second plus a random
+/// time below the chosen bound. Three of the four bounds are small, so most hangs are so short that the node keeps its
+/// slices.
 const HANGS_MS_BELOW: [u64; 4] = [3_000, 6_000, 6_000, 59_000];
 /// Duration of a hang in milliseconds after which another fault happens as well.
 const HANGS_ALONE_MS_MAX: u64 = 4_000;
@@ -41,9 +42,11 @@ impl Storm<'_> {
         disk.make_room();
     }
 
-    /// Causes a sync of the node's journal to hang. Returns the simulated time in microseconds at which the hang ends.
-    /// This time may already have passed when the function returns, because the function also waits for a random part
-    /// of the hang. During this wait, no other fault of a machine happens.
+    /// Causes the next sync of the node's journal to hang, and returns the simulated time in microseconds at which the
+    /// hang ends.
+    ///
+    /// Before it returns, the function waits for a random part of the hang, in which no other fault of a machine
+    /// happens. The returned time may therefore already have passed.
     pub(super) async fn hang_disk(&self, node: usize, rng: &mut SeededRng) -> u64 {
         let most_ms = rng.pick(&HANGS_MS_BELOW);
         let hang_ms = 1_000 + rng.below(most_ms);

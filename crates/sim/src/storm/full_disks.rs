@@ -1,5 +1,6 @@
-//! Faults in which a disk stays full for longer than its node waits for room. They happen in addition to all other
-//! faults of a storm, and the guarantees of the storm apply. When the storm has ended, every disk has room again.
+//! Faults in which a disk stays full for so long that its node no longer waits for room. They happen in addition to all
+//! other faults of a storm, and the cluster must give the same guarantees. When the storm has ended, every disk has
+//! room again.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! Faults in which a machine is suspended together with all of its clocks. They happen in addition to all other faults
-//! of a storm, and the guarantees of the storm apply. When the storm has ended, every clock is right.
+//! of a storm, and the cluster must give the same guarantees. When the storm has ended, every clock is right.
 
 use super::pause;
 use crate::clock::now_us;

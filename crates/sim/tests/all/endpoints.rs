@@ -19,9 +19,9 @@ fn endpoints() -> Family {
     Family::named("--endpoints").expect("endpoints")
 }
 
-/// Regression test: the clock of a node was 220 s ahead. In an earlier version, the node had detected that, but it
-/// still recorded keys at its Redis endpoint by the wrong clock. Keys with a time to live of 60 s were then forgotten
-/// too early.
+/// Regression test: the clock of a node was 220 s ahead. In an earlier version, the node had detected the wrong clock,
+/// but its Redis endpoint still used this clock to stamp keys. Keys with a time to live of 60 s were then forgotten too
+/// early.
 #[test]
 fn an_endpoint_that_stamps_by_a_wrong_clock_is_found() {
     is_found("--endpoints", Rule::EndpointStampsByVerifiedTime, 0, BROKEN_SEEDS);

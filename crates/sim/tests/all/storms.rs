@@ -1,6 +1,8 @@
-//! Tests storms. In a storm, all kinds of faults happen for twenty seconds, two at a time, and then stop. Every history
-//! must satisfy the laws (the invariants that the checker verifies), and the cluster must recover completely. Then
-//! rules are switched off one at a time, and the checker must detect each missing rule.
+//! Tests storms. In a storm, faults of all kinds happen for twenty seconds, two at a time, and then stop. Every history
+//! must satisfy the laws, which are the invariants that the checker verifies, and the cluster must recover completely.
+//!
+//! The tests also switch off rules of the protocol one at a time. The checker must then find a violated law, which
+//! shows that it would notice the same mistake in the code.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,9 +26,9 @@ const FOUND: [u64; 27] = [
 const SAMPLE: Range<u64> = 0..2;
 const SAMPLE_RULES: [Rule; 2] = [Rule::SingleFlight, Rule::AwaitsGapExpiry];
 const STORM_MS: u128 = 20_000;
-/// Seeds to search for a storm that detects a missing rule, if the known seed no longer detects it because storms have
-/// changed. The range is small, because a search of more seeds takes hours. Such a search is started manually with
-/// `--without RULE`.
+/// Seeds of the storms in which a missing rule must be detected. The search uses them only if the known seed no longer
+/// detects the missing rule, because storms have changed. The range is small, because a search of more seeds takes
+/// hours. Such a search is started manually with `--without RULE`.
 const BROKEN_SEEDS: Range<u64> = 0..60;
 
 /// Sums over storms that keep every law.

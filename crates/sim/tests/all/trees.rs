@@ -1,6 +1,9 @@
 //! Tests filter trees over three sites in a simulated network. Every history must satisfy the laws, which are the
-//! invariants that the checker verifies. If a rule is switched off in the owners of slices, a history must violate a
-//! law. At the end of a run, every site must know the events that were delivered at any site.
+//! invariants that the checker verifies. At the end of a run, every site must know the events that were delivered at
+//! any site.
+//!
+//! The tests also switch off rules of the protocol in the nodes, one at a time. A history must then violate a law,
+//! which shows that the rule is necessary.
 
 use std::ops::Range;
 
@@ -140,8 +143,9 @@ fn a_broken_rule_breaks_the_law_of_one_winner() {
     assert!(violations.is_empty(), "with the rules: {violations:?}");
 }
 
-/// Tests the rules for leaves that decide events alone while they are cut off (`CutOff::Local`). Without the first rule
-/// they do so while they reach the root. Without the second rule they stop when the lease of their node has ended.
+/// Tests two rules about leaves that decide events alone while they are cut off (`CutOff::Local`). The first rule says
+/// that they decide alone only while they cannot reach the root. The second rule says that they continue to decide
+/// after the lease of their node has ended. If either rule is switched off, a law must be violated.
 #[test]
 #[ignore = "minutes"]
 fn a_broken_rule_about_cut_off_leaves_breaks_its_law() {
