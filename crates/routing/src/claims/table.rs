@@ -107,8 +107,9 @@ impl ClaimTable {
     ///   it has at most 2.3 places for each entry. Each place takes five bytes.
     pub const ENTRY_BYTES_MAX: u64 = (size_of::<Entry>() + size_of::<Entry>() / GROWTH) as u64 + 12;
 
-    /// Creates an empty table that takes at most `bytes_max` bytes. The table keeps an entry for `kept_ms` milliseconds
-    /// after its lease has ended, or until its memory is needed.
+    /// Creates an empty table that takes at most `bytes_max` bytes of memory. Each entry stands for a claim. When the
+    /// lease of a claim has ended, the table keeps its entry for `kept_ms` further milliseconds, but it removes the
+    /// entry earlier if a new claim needs the memory.
     pub fn new(bytes_max: u64, kept_ms: u64) -> Self {
         let mut table = Self { entries: Vec::new(), places: HashTable::new(), hand: 0, entries_max: 0, kept_ms };
         table.set_bytes_max(bytes_max);

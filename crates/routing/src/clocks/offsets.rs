@@ -18,8 +18,9 @@ use std::collections::VecDeque;
 use super::time_of_day::ahead_of_monotonic;
 use crate::protocol::{Moment, MonotonicMs};
 
-/// Maximum number of exchanges that are kept for a peer. If somebody sets a clock, all earlier exchanges with that peer
-/// become wrong, so only few of them are kept.
+/// Maximum number of exchanges that are kept for a peer. Each exchange has measured how far the peer's clock is ahead.
+/// If an operator sets the peer's clock, the results of all earlier exchanges are wrong. Only few exchanges are kept,
+/// so that wrong ones are soon replaced.
 ///
 /// A new exchange removes the earlier exchanges that contradict it. On a slow network, however, the error of a new
 /// exchange is often too large to prove a contradiction. The wrong exchanges then stay until newer exchanges take their

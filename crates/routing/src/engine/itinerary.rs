@@ -1,6 +1,8 @@
-//! Path of one event through the slices of its group, for all generations that may contain the event. The positions of
-//! the event are spread over several slices. A test visits these slices in the order of the event's hash functions, and
-//! does not change any cells.
+//! Tests whether a slice group contains an event whose positions are spread over several slices.
+//!
+//! A test looks at the slices one after the other, in the order of the event's hash functions, and does not change any
+//! cells. A filter that grows has several generations of cells, and each of them may contain the event. The test
+//! therefore keeps a separate result for each generation.
 //!
 //! An empty cell proves that a generation does not contain the event. The test therefore stops as soon as it has found
 //! an empty cell in every generation.

@@ -1,11 +1,11 @@
-//! Tracks which events the slices of a group may lack, for example because their node was down. When all of these
-//! events have expired, the slices lack nothing that matters any more. This module then proposes to the cluster map
-//! that the slices are complete. Groups of one slice and groups of several slices both use this module.
+//! Tracks which events may be missing in the slices of a slice group, for example because their node was down when the
+//! events were recorded. An event matters only until it expires. When all missing events have expired, this module
+//! proposes to list the slices as complete in the cluster map.
 //!
 //! If no remaining node knows the missing events, their times are limited by the time of day plus the maximum clock
-//! skew. If other nodes may record in this node's place, the rest of their leases is added (`lease.rs`). Cells of unit
-//! `newest` expire at `newest + span`, and no event is judged more than the lateness before the present. As a result,
-//! nothing is missing any more once the present unit reaches the following value:
+//! skew. If other nodes may record in this node's place, the longest time for which their leases can still be active is
+//! added (`lease.rs`). Cells of unit `newest` expire at `newest + span`, and no event is judged more than the lateness
+//! before the present. As a result, nothing is missing any more once the present unit reaches the following value:
 //!
 //! `now = newest + span + lateness`
 //!

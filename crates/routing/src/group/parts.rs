@@ -47,9 +47,9 @@ pub(crate) trait TakesParts {
         self.part_owner(slice).ok_or(NOT_HERE)?.lacks_cells(run)
     }
 
-    /// Returns whether the slice of this node lacks some cells of a run, like [`Self::lacks`]. If `is_put` is
-    /// [`IsPut::Put`], the function also adds the missing cells to the slice. It then calls `keep`, which writes them
-    /// to the journal.
+    /// Compares a run of cells from another copy with the slice of this node, and adds the cells that the slice lacks
+    /// if `is_put` is [`IsPut::Put`]. If it adds cells, it also calls `keep`, which writes the run to the journal.
+    /// Returns whether the slice lacked any cell of the run.
     fn mend(&mut self, slice: u32, run: &CellRun, is_put: IsPut, keep: impl FnOnce(Entry)) -> Result<bool, PartError> {
         if is_put == IsPut::Not {
             return self.lacks(slice, run);

@@ -1,6 +1,6 @@
-//! Comparison of replicas, which other systems call anti-entropy. The complete copies of a slice are compared with each
-//! other in turn. If one copy has a cell that another copy lacks, the cell is added to the other copy. Such a
-//! difference appears, for example, when a recording was abandoned half-way.
+//! Compares the replicas of a slice, which other systems call anti-entropy. Each complete copy of a slice is compared
+//! with the other complete copies in turn. If one copy has a cell that the other copy lacks, the cell is added to the
+//! other copy. Such a difference appears, for example, when the recording of an event was abandoned half-way.
 //!
 //! A difference between two copies is checked twice. During the first check, the request that sets the missing cells
 //! may still be on its way to the copy that lacks them, so the difference may disappear without any action. Only cells
@@ -110,10 +110,14 @@ impl Rescan {
         }
     }
 
-    /// Returns the next request for cells to compare, together with the node to which it must be sent. Returns `None`
-    /// if it is too early for a request. `sources` contains a pair for each complete slice of this node and each other
-    /// node with a complete copy of that slice, sorted by slice. `unit` is the greatest unit of the window that this
-    /// node has seen.
+    /// Returns the next request for cells that are compared with those of this node, together with the node to which
+    /// the request must be sent. Returns `None` if it is too early for a request, or if too many differences still wait
+    /// for their second check.
+    ///
+    /// The parameter `sources` lists the copies to compare with. Each of its pairs names a slice that is complete on
+    /// this node, and a different node that has a complete copy of that slice. The pairs are sorted by slice. The
+    /// parameter `unit` is the greatest unit of the window that this node has seen, where a unit is the step in which a
+    /// window counts time or events.
     pub(crate) fn ask(
         &mut self,
         sources: impl Iterator<Item = (u32, NodeId)>,
@@ -185,7 +189,8 @@ impl Rescan {
     /// Checks differences for the second time, and adds missing cells whose waiting time has passed.
     ///
     /// The callback `look` compares a run of cells with the slice of this node, and returns whether the slice lacks
-    /// some of the cells. If its last argument is [`IsPut::Put`], the callback also adds the missing cells.
+    /// some of these cells. If the last argument of the callback is [`IsPut::Put`], the callback also adds the missing
+    /// cells.
     pub(crate) fn mend(
         &mut self,
         now_ms: MonotonicMs,

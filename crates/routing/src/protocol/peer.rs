@@ -106,8 +106,9 @@ pub enum PeerBody {
     /// States that the previous head node of a slice has finished all events of that slice. The previous head node
     /// sends this message to the node that has taken over the slice.
     ///
-    /// Messages of this type have a second use: they mark the beginning and the end of the replies that are sent to a
-    /// copy whose node was down and has returned.
+    /// This type of message has a second use. When a node that was down has returned, another copy sends its copy of
+    /// the slice the replies that it has missed. One `HandedOver` message marks the beginning of these replies, and
+    /// another one marks their end.
     HandedOver(HandedOver),
 }
 

@@ -430,10 +430,10 @@ impl Placement {
     /// Returns the positions of an event that must be tested. Usually these are only the positions in complete slices,
     /// because only an empty cell in a complete slice proves that the event was not recorded.
     ///
-    /// `asks_all_below` is the number of positions that are enough for a decision. If fewer positions are in complete
-    /// slices, the positions in incomplete slices are tested too. An empty cell in an incomplete slice is no proof, but
-    /// it can still be useful, for example if a parent level of a filter tree makes the final decision. A caller for
-    /// which it is not useful passes 0.
+    /// If fewer than `asks_all_below` positions are in complete slices, the positions in incomplete slices are tested
+    /// too. An empty cell in an incomplete slice is no proof, but some callers can use it nevertheless. For example, a
+    /// level of a filter tree sends events with an empty cell to its parent level, which makes the final decision. A
+    /// caller that needs a proof passes 0.
     pub(crate) fn voters(&self, positions: &[u64], asks_all_below: usize) -> Voters {
         let voting = if self.all_complete {
             positions.len()

@@ -227,10 +227,12 @@ impl Membership {
         known.into_iter().for_each(|(from, (epoch, until_ms))| self.end_awaited(from, epoch, until_ms));
     }
 
-    /// Returns the time from which this node knows all replies of the former owner of a moving slice that may still be
-    /// needed. While the slice moves, the former owner sends each new reply with its idempotency key. Replies from
-    /// before the move may be missing here. They are needed only for one retry horizon, because their submissions
-    /// cannot be retried later.
+    /// Returns the time from which this node knows all replies that it may have to repeat for a moving slice. The
+    /// former owner of the slice gave these replies to producers. While the slice moves, the former owner also sends
+    /// each new reply to this node, together with the reply's idempotency key.
+    ///
+    /// Replies that were given before the move began are missing on this node. They are no longer needed after one
+    /// retry horizon, because a producer does not retry a batch after that time.
     ///
     /// This node therefore waits for one retry horizon, but not longer than [`NAMES_AWAITED_MS_MAX`] milliseconds.
     fn known_ms(&self, slice: u32, now_ms: MonotonicMs) -> MonotonicMs {
