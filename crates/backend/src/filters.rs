@@ -25,11 +25,12 @@ const OPEN_MAX: usize = 1024;
 
 /// Maximum number of ticks by which an event may outlive its time to live.
 const TTL_EXCESS_TICKS_MAX: u64 = 2;
-/// Additional time, in milliseconds, for which every filter may remember an event after its time to live has ended. A
-/// filter counts time in ticks, so it remembers an event for up to [`TTL_EXCESS_TICKS_MAX`] ticks longer than
-/// requested.
+/// Additional time in milliseconds for which a filter may remember an event after the event's time to live. A filter
+/// counts time in ticks and not in milliseconds, so it remembers an event for up to [`TTL_EXCESS_TICKS_MAX`] ticks
+/// longer than requested.
 ///
-/// A filter rejects a time to live only if the additional time can exceed both this limit and the time to live itself.
+/// An additional time up to this limit is always accepted. A longer additional time is accepted as long as it does not
+/// exceed the time to live itself. Otherwise the time to live is rejected.
 const TTL_EXCESS_MS_MAX: u64 = 1_000;
 
 /// Filters of a cluster, by name.

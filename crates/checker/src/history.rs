@@ -415,10 +415,9 @@ impl History {
         call.returned_us.is_some_and(|returned_us| returned_us < self.first_attempt_us(other))
     }
 
-    /// Returns for how long an event that two calls submitted is certainly remembered, in milliseconds, which is at
-    /// most the window. Each call may set its own time to live, and the one of the call that recorded the event
-    /// applies. This is the earlier call if it returned before the other was first sent. Otherwise either call may have
-    /// recorded the event, so the shorter time to live is used.
+    /// Returns for how many milliseconds an event is certainly remembered after two calls have submitted it: the time
+    /// to live of the call that recorded it, and at most the window. If one call returned before the other was first
+    /// sent, the earlier one recorded the event. Otherwise either may have, so the shorter time to live is used.
     fn recorded_for_ms(&self, first: &Call, second: &Call) -> u64 {
         let ttl_ms = if self.precedes(first, second) {
             first.ttl_ms

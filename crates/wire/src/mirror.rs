@@ -1,7 +1,12 @@
-//! Encodes and decodes the messages by which a slice sends its records and replies to its other copies.
+//! Encodes and decodes messages of type `Mirror`. With these messages, the copy of a slice that answers clients sends
+//! its records and replies to the other copies.
 //!
-//! A decoded message has exactly one decision for each event. For each recorded event, it also has exactly one stamp,
-//! which is the time at which the event is judged. All positions in the message match the shape of the filter.
+//! The module checks each message that it decodes, so a receiver can rely on the following:
+//!
+//! - Each event of the message has exactly one decision.
+//! - Each event that was recorded also has exactly one stamp. The stamp is the event's place in the window: the unit in
+//!   which the event occurred, and the unit at which it was judged.
+//! - The positions of each recorded event fit the filter, which means that they name cells that the filter has.
 
 use firstseen_filter::{GenerationNumber, ProbeShape, Probes, UnitNumber};
 use firstseen_routing::{BatchName, ClockReading, Decision, EventTag, MirrorNumber, Mirrored, NamedEvent, PeerMessage};

@@ -21,9 +21,9 @@ use crate::{Digest, Geometry, Layout, Stamp, rates};
 /// Maximum number of arrivals in a window (2^36, which needs a queue of 1 TiB).
 pub const WINDOW_EVENTS_MAX: u64 = 1 << 36;
 
-/// Flag in the state of a saved filter, which says that the queue of the filter holds positions instead of digests. The
-/// flag is the highest bit of the integer in which the state stores the number of the next arrival. The flag fits into
-/// this integer, because arrival numbers are too small to reach its highest bit.
+/// Flag in the state of a saved filter. If it is set, the queue of the filter contains positions instead of digests.
+/// The state has no field of its own for the flag. It is stored in the highest bit of the number of the next arrival,
+/// because arrival numbers never become so large that they use this bit.
 const HOLDS_POSITIONS: u64 = 1 << 63;
 
 /// Counting filter with a window of the last `window_events` (N) arrivals. Every arrival takes a slot in the queue, so

@@ -109,9 +109,10 @@ impl FrequencySpec {
         })
     }
 
-    /// Returns the number of cells and positions. The number follows from the rate of false estimates: a key that was
-    /// never seen has an estimate above zero only if all its cells are in use. The formula of a plain Bloom filter
-    /// therefore applies (Cheng et al., section 4.1).
+    /// Returns the number of cells and the number of positions per key. They are chosen so that a key that was never
+    /// seen rarely gets an estimate above zero. This happens only if all cells of the key are in use because of other
+    /// keys. A Bloom filter gives a false positive under the same condition, so its formula is used here (Cheng et al.,
+    /// section 4.1).
     fn size(&self) -> Result<(u64, u32), SpecError> {
         if !(self.rate > 0.0 && self.rate < 1.0) {
             return Err(SpecError::Rate(self.rate));

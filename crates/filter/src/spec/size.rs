@@ -78,8 +78,9 @@ const BLOCKED_PART_MAX: u64 = 8;
 /// bytes is still too small to matter.
 const WASTED_BYTES_MIN: u64 = 64 << 10;
 
-/// Returns the number of events that are live at once if one window brings `capacity` events. The number includes the
-/// events that are kept for a unit or two beyond their window.
+/// Returns the maximum number of events that the filter must hold at the same time if `capacity` events arrive per
+/// window. The result may be greater than `capacity`. For example, a filter with a sliding window keeps events for up
+/// to two units longer than the window, where a unit is the step in which the window counts time.
 pub(super) fn live_events(spec: &FilterSpec, units: &Units, capacity: u64) -> f64 {
     let window_units = units.window_units as f64;
     match spec.kind.properties().windows {
@@ -95,8 +96,8 @@ pub(super) fn live_events(spec: &FilterSpec, units: &Units, capacity: u64) -> f6
     }
 }
 
-/// Returns the greatest capacity whose cells take at most `memory_bytes`. The function finds it by binary search, which
-/// is possible because sizes only grow with the capacity.
+/// Returns the greatest capacity whose cells take at most `memory_bytes`. The function finds it by binary search. This
+/// is possible because a greater capacity never needs less memory.
 pub(super) fn capacity_within(
     memory_bytes: u64,
     bytes_of: impl Fn(u64) -> Result<u64, SpecError>,

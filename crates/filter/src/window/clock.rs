@@ -304,8 +304,10 @@ impl WindowClock {
     /// Returns how far the clocks of this stream's producers are apart. Returns `None` if the events do not show that
     /// these clocks are apart. The clock calls this method whenever it doubts an event time.
     ///
-    /// The method first uses the doubtful events so far. If these are too few, it looks ahead at the following events,
-    /// provided that the caller has passed enough of them.
+    /// An event is doubtful if its time is too far ahead of the clock and is not confirmed by other events. The method
+    /// first computes the result from the doubtful events among the recent ones. If these are too few, it examines the
+    /// events that follow, which the caller has passed in `ahead_ms`. This is possible only if the caller has passed at
+    /// least `FORESEEN_EVENTS_MIN` events.
     fn distance_ms(&mut self, time_ms: u64, ahead_ms: &[u64]) -> Option<u64> {
         let disorder = self.disorder.get_or_insert_with(|| Box::new(Disorder::new()));
         let anchor_ms = self.borne.anchor();

@@ -50,8 +50,9 @@ struct Shape {
     has_gaps: bool,
 }
 
-/// Distance by which the time of an event may be ahead of the clock without confirmation, in a window of an hour. The
-/// clock may follow a wrong time within this distance, so the test streams contain no such wrong times.
+/// Maximum distance in milliseconds by which an event may advance the clock without being confirmed by other events,
+/// for the window of an hour that these tests use. The clock cannot recognize a wrong time that is ahead by less than
+/// this distance. The test streams therefore contain only wrong times that are further away.
 const NEAR_MS: u64 = 20 * 60_000;
 
 fn stream(rng: &mut TestRng, events: u64, shape: Shape) -> Vec<Event> {

@@ -72,14 +72,16 @@ fn stash(run: &mut CellRun, wanted: &Wanted, place: usize, event: u64, stamp: St
     run.cells[start + 12..start + 14].copy_from_slice(&((event >> wanted.print_bits) as u16).to_le_bytes());
 }
 
-/// Prepares a slice whose cells contain two entries for the first event of `events`. Returns the slice with its model,
-/// a run of its cells, and the buckets of the two entries if both lie in buckets. The slice also contains entries of
-/// the other `events` and of `others`.
+/// Prepares a slice whose cells contain two entries for the event `events[0]`. The parameter `twin` says where the
+/// second entry is. The slice also contains entries of the other `events` and of `others`.
 ///
-/// To create the second entry in a bucket, the function overwrites the entry of another event. Returns `None` if that
-/// entry does not lie in one of the two buckets of the first event.
+/// Returns the slice with its model, a run of its cells, and the buckets of the two entries if both lie in buckets.
 ///
-/// The first entry of the first event is recorded with stamp `sightings[0]`. All other entries are recorded with stamp
+/// With [`Twin::Bucket`], the function creates the second entry by overwriting the entry of a different event of
+/// `events`. That entry must lie in one of the two buckets in which `events[0]` can be. Otherwise the function returns
+/// `None`.
+///
+/// The first entry of `events[0]` is recorded with stamp `sightings[0]`. All other entries are recorded with stamp
 /// `sightings[1]`.
 fn with_twin(
     wanted: Wanted,
