@@ -1,5 +1,5 @@
-//! Moves slices while a producer continues to send events: to a node that has joined the cluster, and away from a node
-//! that leaves it. No event may be forgotten.
+//! Tests that no event is forgotten while slices move between nodes. The slices move first to a node that has joined
+//! the cluster, and then away from a node that is about to leave it. Meanwhile, producers continue to send events.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

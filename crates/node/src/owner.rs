@@ -60,10 +60,11 @@ pub(crate) enum Work {
         /// Time at which the message arrived, in monotonic milliseconds.
         received_ms: MonotonicMs,
     },
-    /// A message that cannot be delivered. Either this node has received the message and cannot decode it, or this node
-    /// wanted to send the message and cannot encode it. In both cases, the head node of the message's events waits for
-    /// a result that no node computes. The owner therefore replies in place of the receiver that the message is
-    /// rejected. It needs only the ids in the message for this reply, and these are valid.
+    /// A message that cannot be delivered, because this node could not decode it on arrival, or could not encode it
+    /// before sending. The head node that decides the message's events would wait for a result in vain.
+    ///
+    /// The owner therefore tells the head node, in place of the receiver, that the message was rejected. For this
+    /// reply, the owner needs only the ids in the message, and these are valid.
     Refused {
         /// The node that sent the message.
         sender: NodeId,

@@ -1,6 +1,8 @@
-//! The principals at the hosts of the simulated network, for runs with access control. Each producer or auditor is a
-//! principal with the name of its host. A node is not a principal. It has the same roles as any client of a listener
-//! that does not require client certificates.
+//! Assigns principals to the hosts of the simulated network. They are needed in runs with access control, in which the
+//! rights of a call depend on the principal of its caller.
+//!
+//! Each producer and each auditor is a principal that has the name of its host. A node is not a principal. The network
+//! does not identify it, so it gets the roles that a listener without client certificates gives to any client.
 
 use std::net::IpAddr;
 

@@ -51,9 +51,11 @@ const UNHEARD_MS: u64 = 900;
 /// Maximum time until a node is back, before the next node is restarted.
 const BACK_MAX: Duration = Duration::from_secs(6);
 const LOOK: Duration = Duration::from_millis(200);
-/// Maximum time within which every copy must be complete again, after all nodes run and all links work. The limit
-/// covers the slowest case: a node fetches three slices one after the other, each slice needs 500 requests of 1 KiB,
-/// and a request takes a tenth of a second.
+/// Maximum time that the cluster may take to recover from the faults of a storm. The time begins when all nodes run and
+/// all links work again. When it ends, every copy must be complete.
+///
+/// The slowest recovery takes about 150 s: a node fetches three slices one after the other, each slice needs 500
+/// requests of 1 KiB, and a request takes a tenth of a second. The limit leaves some room beyond that.
 const HEAL_MAX: Duration = Duration::from_secs(240);
 
 /// Time after which all nodes know a new map.
