@@ -1,6 +1,8 @@
-//! Lookups in a sliced filter within one process while some of its slices are down (Koloniari et al. 2011, section
-//! 3.2). Experiments and tests use these lookups to measure the errors of a policy for lost slices. They compare the
-//! errors with the formulas in `firstseen_filter::rates::failures`.
+//! Looks up events in a sliced filter as if some of its slices were down (Koloniari et al. 2011, section 3.2). If
+//! slices of an event are down, a rule decides the verdict from the event's remaining cells.
+//!
+//! Experiments and tests count how often the verdicts by such a rule are wrong, and compare the result with the
+//! formulas in `firstseen_filter::rates::failures`. The filter is in the same process, so no nodes are needed.
 //!
 //! If all slices of an event are available, the verdict is the same as that of the filter itself.
 //!

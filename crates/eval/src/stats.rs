@@ -188,9 +188,10 @@ impl Estimate {
     /// the band is. If every run has its own expected value, the band is computed from the error of the difference
     /// between the measured and the expected values.
     ///
-    /// The width of the band is chosen so that a document rarely has a point outside its band by chance. If the formula
-    /// is correct, the mean of a point lies in the band with the probability `1 - 10^-3 / points` (Bonferroni). Of a
-    /// thousand documents with correct formulas, only one then has such a point, however many points a document has.
+    /// The band is so wide that measured values rarely lie outside of it by chance. If a document has `points` points
+    /// and all its formulas are correct, each point lies outside its band with the probability `10^-3 / points`
+    /// (Bonferroni). The probability that the document has any point outside is therefore about one in a thousand,
+    /// however many points it has.
     ///
     /// For R runs, the band is `expected -+ t(R-1) error`. For counts, the exact binomial band for the same number of
     /// independent trials is used instead if it is wider.

@@ -64,9 +64,12 @@ pub(super) fn loads(spec: &FilterSpec, definition: &FilterDefinition, events: f6
 /// Computes how many generations a growing filter needs at `factor` times the planned load, and how much memory they
 /// take. All generations have the same size (Koloniari et al. 2011, section 5).
 ///
-/// A filter drops a generation only when all events of the generation have expired and the lateness has passed. Until
-/// then, the filter needs further generations for the new events, so several generations exist at the same time. A
-/// filter with a sliding window needs one more, because it is emptying the cells of an old generation.
+/// When a generation is full, the filter opens a further generation for new events. It keeps the full generation until
+/// all events in it have expired. If events may be late, it keeps the generation for the lateness longer, because late
+/// events are compared with it. Several generations therefore exist at the same time.
+///
+/// A filter with a sliding window needs one more generation than that. While it records events in the newest
+/// generation, it is still clearing the cells of a generation whose events have expired.
 fn grown(spec: &FilterSpec, definition: &FilterDefinition, factor: u32) -> Result<Option<Grown>, SpecError> {
     let rule = definition.rule;
     let generations = if definition.cells.slides() {

@@ -1,5 +1,6 @@
-//! Compares kinds of filters by properties that a user cannot see in the memory and the error rate: what happens when a
-//! filter is full, and how fast the kind is. The properties are those that the documentation of each kind states.
+//! Compares kinds of filters by two properties: what happens when a filter is full, and how fast lookups and recordings
+//! are. A user who compares kinds only by their memory and their error rate would miss these properties. The comparison
+//! repeats what the documentation of each kind states.
 
 use firstseen_filter::{CellDefinition, Layout};
 use serde::Serialize;

@@ -1,5 +1,6 @@
-//! Measures how many bits per event of the window each kind of filter takes at a given false-positive rate. The
-//! experiment compares every kind that has a window with an exact map and with the lower bound of information theory.
+//! Measures how much memory each kind of filter takes at a given false-positive rate P, in bits per event of the
+//! window. The experiment compares every kind that has a window with two other values: the memory of an exact map, and
+//! `log2(1/P)` bits. No filter can take fewer bits per event than that.
 //!
 //! The production planner determines the sizes of the filters. Each size comes with the false-positive rate that the
 //! filter then has.

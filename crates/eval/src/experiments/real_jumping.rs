@@ -38,8 +38,9 @@ const LOGS: LogUse =
 const SUB_WINDOWS: usize = 4;
 /// Number of sub-windows in the whole log, which gives the paper's 4 overlapping windows.
 const LOG_SUB_WINDOWS: usize = 7;
-/// Number of cells per hash function and distinct click of an average window. The value is that of the paper, which
-/// uses 2,177,154 cells for 1,509,088 distinct clicks in a window of 2,000,000 clicks.
+/// Size of the filter relative to the stream: the number of cells, divided by the number of hash functions and by the
+/// number of distinct clicks in an average window. Metwally et al. 2005 use 2,177,154 cells per hash function for
+/// 1,509,088 distinct clicks in a window of 2,000,000 clicks. This ratio is log2(e).
 const CELLS_PER_EVENT: f64 = std::f64::consts::LOG2_E;
 /// Printed values of Figure 9, "practical", k = 4..10.
 const PRINTED: [f64; 7] = [5.66e-2, 3.51e-2, 2.25e-2, 1.48e-2, 9.84e-3, 6.74e-3, 4.64e-3];

@@ -31,8 +31,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const LOGS: LogUse =
     LogUse { events_max: |scale| scale.pick(500_000, 100_000, 20_000), distinct_min: DISTINCT_MIN, has_stand_in: true };
-/// Number of cells per hash function and distinct click. It is the same as in the experiment `landmark`: 5,905,777 for
-/// 4,093,573.
+/// Size of the filter relative to the stream: the number of cells, divided by the number of hash functions and by the
+/// number of distinct clicks. The ratio is the same as in the experiment `landmark`, where 5,905,777 cells per hash
+/// function are used for 4,093,573 distinct clicks.
 const CELLS_PER_EVENT: f64 = std::f64::consts::LOG2_E;
 /// Printed values in the column "Practical", for k = 4..10.
 const PRINTED: [f64; 7] = [1.57e-2, 6.63e-3, 2.84e-3, 1.26e-3, 5.71e-4, 2.49e-4, 1.12e-4];
