@@ -7,9 +7,8 @@
 //! - [`simulate`] runs nodes in a simulated network.
 //! - [`figures`] updates the measured tables of pages.
 //!
-//! The commands of `firstseen-lab` share flags, tables and messages with the binary `firstseen`, through
-//! [`firstseen_cli`]. The binary `firstseen` links no code of this crate, so tools for measurements are not part of the
-//! production binary.
+//! The commands of `firstseen-lab` are not part of the production binary `firstseen`, which links no code of this
+//! crate. Both binaries use the crate [`firstseen_cli`] for the flags, tables and messages that they have in common.
 //!
 //! The nodes that `bench` and `chaos` start run the production binary. The exception is `bench tree`, whose nodes run
 //! inside the process of the benchmark.

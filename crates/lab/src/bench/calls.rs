@@ -1,6 +1,6 @@
-//! Measures calls that contain a single event. Two quantities are measured: the number of calls per second with 64
-//! calls in flight, and the latency of calls that start at a given rate. If any event does not get a definite verdict,
-//! the measurement fails.
+//! Measures calls that contain a single event. Two quantities are measured: the number of calls per second if 64 calls
+//! are always in flight, and the latency of calls if calls start at a given rate. The measurement fails if any event
+//! does not get a definite verdict.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -67,9 +67,12 @@ pub(super) struct ClaimsFigures {
     slicings: Vec<SlicingFigures>,
     /// Memory of a claimed event at its head node, in bytes.
     bytes_a_claim: f64,
-    /// Time until all claims of a killed node were granted again, in milliseconds. The time begins when the node is
-    /// killed, and ends when other nodes have granted claims on all events that the killed node had granted before. It
-    /// should not be much longer than the duration of a claim (`lease_ms`).
+    /// Time in milliseconds until consumers can process the events of a killed node again. The time begins when the
+    /// node is killed, and ends when other nodes have granted claims on all events that the killed node had granted
+    /// before.
+    ///
+    /// It should not be much longer than the duration of a claim (`lease_ms`), because other nodes must wait until the
+    /// old claims have ended.
     definite_after_ms: u64,
     lease_ms: u64,
 }

@@ -1,7 +1,8 @@
 //! Two benchmarks that measure the cost of surviving failures. `firstseen-lab bench durability` compares filters with
-//! and without a journal, and `firstseen-lab bench copies` compares filters with and without additional copies. The
-//! filters are measured alternately in one run. Journals are written to the folder for temporary files, so the results
-//! depend on the disk of that folder.
+//! and without a journal, and `firstseen-lab bench copies` compares filters with and without additional copies.
+//!
+//! The filters are measured alternately in one run. Journals are written to the folder for temporary files, so the
+//! results depend on the disk of that folder.
 
 use std::io::{self, Write};
 
@@ -76,9 +77,9 @@ const fn whole(name: &'static str, flags: &'static [&'static str]) -> Mode {
 
 /// Returns a mode of the benchmark [`COPIES`] in which the positions of an event are spread over several slices.
 ///
-/// The results of this mode are compared with those of a base mode, which is the mode `vertical:3`. The base mode also
-/// spreads the positions over several slices, but has no additional copies and does not wait for the replies of all
-/// slices.
+/// The results of this mode are compared with those of the mode `vertical:3`, which is called its base. The base also
+/// spreads the positions over several slices. It differs in two points: it has no additional copies, and it does not
+/// wait for the replies of all slices.
 const fn divided(name: &'static str, flags: &'static [&'static str]) -> Mode {
     Mode { name, flags, base: 2, divides: true }
 }

@@ -1,6 +1,6 @@
-//! `firstseen-lab bench moves` measures how much calls are slowed down while slices move to another node. The latency
-//! of calls is measured before the move and during the move, in one run with the same filter and the same load. The
-//! filter is filled first, so that the moving slices contain data.
+//! `firstseen-lab bench moves` measures how much calls are slowed down while slices move to another node. For this
+//! purpose, it measures the latency of calls before the move and during the move, in one run with the same filter and
+//! the same load. The filter is filled first, so that the moving slices contain data.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use super::{Figures, PageTable};
 const NODES: u32 = 3;
 /// Number of events in a batch while the filter is filled.
 const BATCH_EVENTS: u32 = 1024;
-/// Retry horizon of the filter, which is the time during which a client may retry a request. When a node takes over a
-/// slice, it must first know all replies of the last retry horizon. The benchmark uses a short retry horizon, so that a
-/// move takes little time.
+/// Retry horizon of the filter, which is the time during which a client may retry a request. A node that takes over a
+/// slice must know the replies of the last retry horizon, so that a retry gets the same reply. The benchmark uses a
+/// short retry horizon, so that a move takes little time.
 const RETRY_HORIZON: &str = "1s";
 
 /// Flags of `firstseen-lab bench moves`.

@@ -1,12 +1,13 @@
-//! Measures the latency of calls that start at a fixed rate, even if earlier calls have not returned (an open loop). A
-//! dispatcher starts every call when it is due, and the latency of a call is counted from that time.
+//! Measures the latency of calls in an open loop, which means that calls start at a fixed rate even if earlier calls
+//! have not returned. A dispatcher starts each call when it is due. The latency is the time from the moment at which
+//! the call is due until it returns.
 //!
 //! A stall of the system therefore increases the latency of every call that was due during the stall. In a benchmark
 //! that waits for each reply before it starts the next call, the stall would affect only one call (coordinated
 //! omission).
 //!
-//! While the calls are made, the module also measures how long the machine delays a sleeping thread, because such
-//! delays increase the measured latencies.
+//! The benchmark also measures how late a sleeping thread wakes up on this machine while the calls are made. Such
+//! delays increase the measured latencies, although the measured system does not cause them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -137,8 +138,8 @@ struct Done {
     took: Duration,
 }
 
-/// Starts calls when they are due. The dispatcher runs in a thread of its own instead of a task of the async runtime,
-/// because it sleeps for shorter times than the timers of the runtime support.
+/// Starts calls when they are due. The dispatcher sleeps between two calls, for shorter times than the timers of the
+/// async runtime support. It therefore runs in a thread of its own instead of a task.
 fn dispatch<Call>(
     runtime: &Handle,
     calls_per_s: f64,

@@ -2,8 +2,9 @@
 //! compares the rates of events with and without access control. The second effect is the protection by quotas: the
 //! benchmark measures how much the latency of one producer increases while another producer sends ten times its quota.
 //!
-//! Both effects are printed as ratios of two measurements, which are made alternately in one run, over TLS. The
-//! benchmark fails if the producer that stays within its quota does not get a definite verdict for every event.
+//! Each effect is printed as the ratio of two measurements, which are made alternately in one run, over TLS. One
+//! producer stays within its quota. The benchmark fails if this producer does not get a definite verdict for every
+//! event.
 
 use std::io::{self, Write};
 use std::process::Command;

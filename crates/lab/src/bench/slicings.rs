@@ -1,7 +1,9 @@
 //! `firstseen-lab bench slicings` compares the cost of different slicings: events per second, messages between nodes,
 //! and the latency of a single call. All slicings are measured alternately in one run with the same nodes, so that
-//! their results can be compared. The nodes themselves count the messages and the visits of events, and report them as
-//! metrics.
+//! their results can be compared.
+//!
+//! The numbers of messages and of visits come from the metrics of the nodes. A visit means that a node tests an event
+//! or sets its cells.
 
 use std::io::{self, Write};
 use std::time::Duration;

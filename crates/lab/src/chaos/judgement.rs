@@ -1,6 +1,6 @@
-//! Judges the run of a scenario by the replies that the producers have received. The replies must satisfy the
-//! invariants that the simulation also checks, for example that an event is not reported as first-seen a second time.
-//! In addition, the run must keep the promises that the scenario states.
+//! Decides whether the run of a scenario was correct. The decision is based on the replies that the producers have
+//! received. The replies must satisfy the invariants that the simulation also checks, for example that an event is not
+//! reported as first-seen a second time. In addition, the run must keep the promises that the scenario file states.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

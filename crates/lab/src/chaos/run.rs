@@ -1,6 +1,6 @@
-//! Runs a scenario of `firstseen-lab chaos`: starts producers in a separate process, and executes the steps of the
-//! scenario at their times, in the order of the file. While the scenario runs, one line is printed for each second,
-//! with the number of replies for each verdict in that second.
+//! Runs a scenario of `firstseen-lab chaos`. The module starts producers in a separate process, and executes each step
+//! of the scenario at its time, in the order of the file. While the scenario runs, the module prints one line for each
+//! second, with the number of replies for each verdict in that second.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -24,9 +24,9 @@ const FILTER: &str = "chaos";
 const LINES_MAX: usize = 1 << 16;
 /// Time for which a producer still waits for answers after the end of the run.
 const LAST_ANSWERS: Duration = Duration::from_secs(20);
-/// Maximum time from the start of a node until it is ready. Before a restarted node is ready, its copies of slices
-/// fetch their cells. They may also wait for up to a minute for replies that no other copy can send
-/// (`NAMES_AWAITED_MS_MAX`).
+/// Maximum time from the start of a node until it is ready. A restarted node is ready only when its copies of slices
+/// have fetched their cells. If no other copy can send the replies to recent requests, the node also waits until these
+/// requests can no longer be retried, but for at most a minute (`NAMES_AWAITED_MS_MAX`).
 const READY_MAX: Duration = Duration::from_secs(180);
 /// Interval between two checks whether a node is ready.
 const READY_POLL_INTERVAL: Duration = Duration::from_millis(20);

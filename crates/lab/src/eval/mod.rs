@@ -1,8 +1,8 @@
 //! `firstseen-lab eval` measures the figures of the papers with this build, and compares them with their formulas.
 //!
-//! `firstseen-lab eval` prints a summary to standard output, or one JSON document if a flag requests it. Files are
-//! written only to the folder that the user names. Each measured point is compared with the value of its formula, and
-//! the exit code tells whether all points agree.
+//! `firstseen-lab eval` compares each measured point with the value of its formula. The exit code tells whether all
+//! points agree. The results are printed to standard output as a summary, or as one JSON document if a flag requests
+//! it. Files are written only to the folder that the user names.
 
 mod folder;
 mod logs;
@@ -199,9 +199,9 @@ fn measure(
     steps.end();
 }
 
-/// Returns the memory that a Redis server uses for one key, in bytes. The value is measured only if one of the
-/// experiments needs it. Returns `None` if no experiment needs the value, if no Redis server is installed, or if the
-/// server does not respond. If the server does not respond, a message is printed.
+/// Returns the memory that a Redis server uses for one key, in bytes. Returns `None` in three cases: if no experiment
+/// needs the value, if no Redis server is installed, or if the server does not respond. In the last case, a message is
+/// printed.
 fn redis_key_bytes(experiments: &[&Experiment]) -> Option<f64> {
     if !experiments.iter().any(|experiment| experiment.name == MEMORY_EXPERIMENT) {
         return None;

@@ -58,9 +58,9 @@ pub(super) enum System {
 /// Single measurement of one system.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Measurement {
-    /// Growth of memory during the first pass over the keys, in which all keys are new, in bytes. For Redis, this is
-    /// the memory of the Redis server. For all other systems, it is the memory of the measuring process. `None` means
-    /// that the operating system does not report the memory.
+    /// Number of bytes by which the memory grows during the first pass over the keys, in which all keys are new. For
+    /// Redis, this is the memory of the Redis server. For all other systems, it is the memory of the measuring process.
+    /// `None` means that the operating system does not report the memory.
     memory_bytes: Option<u64>,
     /// Maximum growth of the memory up to that time.
     peak_bytes: Option<u64>,

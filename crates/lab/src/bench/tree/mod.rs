@@ -1,8 +1,9 @@
 //! `firstseen-lab bench tree` measures a filter over three sites that are far from each other, as a flat filter and as
 //! a tree.
 //!
-//! The benchmark of filter trees compares three designs: a flat filter, a tree whose leaves remember only new events,
-//! and a tree whose leaves remember all events. The designs are measured alternately, each time with a new filter.
+//! The benchmark of filter trees compares three designs: a flat filter, which is not a tree, a tree whose leaves
+//! remember only new events, and a tree whose leaves remember all events. The designs are measured alternately, each
+//! time with a new filter.
 //!
 //! The measurement fails in two cases: if an event does not get a definite verdict, or if an event that is sent again
 //! is not reported as a duplicate.
@@ -26,8 +27,9 @@ use wan::Traffic;
 /// Designs that are compared, with the flags of `firstseen filter create` for each, apart from the slicing.
 const DESIGNS: [(Design, &[&str]); 3] =
     [(Design::Flat, &[]), (Design::Sparse, &["--tree", "sparse"]), (Design::Dense, &["--tree", "dense"])];
-/// Places in which the event of a measured call can be found. Latencies are reported separately for each place. A new
-/// event is found nowhere. A repeated event is found in the flat filter, or at the root or a leaf of a tree.
+/// Places in which the event of a measured call can be found. A new event is found nowhere. A repeated event is found
+/// in the flat filter, or at the root or a leaf of a tree. The latency of a call depends on this place, so latencies
+/// are reported separately for each place.
 const FOUND: [Found; 4] = [Found::New, Found::Flat, Found::Root, Found::Leaf];
 
 /// All runs of one design.

@@ -2,9 +2,11 @@
 //! event, which is most often an event of the same site.
 //!
 //! A measurement with this stream fails if an event does not get a definite verdict, or if the verdicts are not
-//! correct. How correctness is checked depends on how the events are sent. If each call contains one event, every
-//! repeated event must be reported as a duplicate. If events are sent in batches, the number of first-seen events must
-//! be the number of distinct events, except for a small share of false positives.
+//! correct. The check of correctness depends on how the events are sent:
+//!
+//! - If each call contains one event, every repeated event must be reported as a duplicate.
+//! - If events are sent in batches, the number of first-seen events must be the number of distinct events, except for a
+//!   small share of false positives.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
