@@ -1,5 +1,6 @@
-//! The position of a field's value in a block of records, and the encoding of the value at that position. For example,
-//! a value may be the text itself, the inside of a CSV quote, or a JSON string with escape sequences.
+//! The position of a field's value in a block of records, and the encoding of the value at that position. The encoding
+//! says how to get the value from the bytes: they may be the value itself, the inside of a CSV quote, or a JSON string
+//! with escape sequences.
 
 use crate::canonical::{Memory, push_canonical};
 use crate::json_number::append_canonical;

@@ -24,9 +24,11 @@ pub enum RecordFormat {
     /// `time`, `request`, `status`, `bytes` (`size`), `referer` (`referrer`) and `agent` (`user_agent`). The text `-`
     /// stands for a missing value.
     ///
-    /// The parts of the request can also be selected, as `method`, `path` (`url`) and `protocol`. If a virtual host
-    /// precedes the host, it is the field `vhost`. A field can also be selected by its position in the line. This is
-    /// the only way to select fields that a server adds at the end of the line.
+    /// The parts of the request can also be selected, as `method`, `path` (`url`) and `protocol`. Some servers write
+    /// the name of a virtual host in front of the host. This name is the field `vhost`.
+    ///
+    /// A field can also be selected by its position in the line. This is the only way to select the fields that some
+    /// servers add at the end of the line.
     Clf,
     /// Common Crawl index lines of the form `urlkey timestamp {json}`. Other names are looked up in the JSON object.
     Cdxj,

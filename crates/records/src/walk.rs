@@ -1,6 +1,6 @@
-//! Types for reading the records of a block one after the other, which is called a walk. The types describe where a
-//! walk begins, and at which positions it finds the records and their fields. The trait `RecordSink` is the interface
-//! through which a caller receives the records.
+//! Types for a walk, which reads the records of a block one after the other. They describe where a walk begins, and at
+//! which positions it finds the records and their fields. The caller of a walk implements the trait `RecordSink` to
+//! receive the records.
 
 use crate::RejectReason;
 use crate::field::FieldSpan;

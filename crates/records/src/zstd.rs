@@ -12,9 +12,9 @@ const FRAME_MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 /// End of the magic of a skippable frame. Its first byte may be any value from `50` to `5F`.
 const SKIPPABLE_MAGIC_END: [u8; 3] = [0x2A, 0x4D, 0x18];
 
-/// Maximum size of the decompression window in bytes. The window determines how much memory the decompression needs. A
-/// frame that requires a larger window is rejected, as it is by `zstd -d`. The tool zstd uses a window of 8 MiB up to
-/// level 19, and of 128 MiB with `--long`.
+/// Maximum size of the decompression window in bytes, which limits the memory that decompression needs. A frame that
+/// requires a larger window is rejected, as it is by `zstd -d`. For comparison, the tool zstd uses a window of 8 MiB up
+/// to level 19, and of 128 MiB with `--long`.
 const WINDOW_BYTES_MAX: u64 = 128 << 20;
 
 /// Returns whether an input with this beginning is zstd.

@@ -1,5 +1,6 @@
-//! Scenarios in which a filter changes while consumers hold claims of its events. Either the filter is altered, or its
-//! clock is reset, which removes all of its events. The seed determines the scenario.
+//! Scenarios in which a filter changes while consumers hold claims of its events. There are two such changes: an
+//! alteration, or a reset of the filter's clock, which removes all events of the filter. The seed determines the
+//! scenario.
 
 use firstseen_routing::{ClockSource, Durability, WhenLost};
 

@@ -1,5 +1,6 @@
 //! The faults that happen while producers submit events. A run repeats one kind of fault, which the scenario
-//! determines, and the seed determines the details. If a fault loses events, the loss is recorded in the history.
+//! determines. The seed determines the details, such as the affected node and the time. If a fault loses events, the
+//! loss is recorded in the history.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

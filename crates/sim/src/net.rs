@@ -78,9 +78,9 @@ pub(crate) fn addresses(hosts: &[String]) -> Vec<IpAddr> {
 }
 
 impl Streams {
-    /// Ends the process at `host` by resetting its connections at once. Without this call, the runtime would close the
-    /// connections later, one by one, when it drops them. The order of these drops does not depend on the seed, so the
-    /// run would not be reproducible.
+    /// Ends the process at `host` by resetting its connections at once. Otherwise the runtime would close the
+    /// connections later, one by one, when it drops them. Their order would not depend on the seed, so two runs with
+    /// the same seed could differ.
     pub fn end_of(&self, host: IpAddr) {
         let mut ends = self.ends.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let its = ends.extract_if(.., |end| end.local == host || end.remote == host);

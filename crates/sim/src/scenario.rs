@@ -279,8 +279,9 @@ impl Scenario {
         }
     }
 
-    /// Returns the scenario of `seed` in which slices have copies and nodes are away for a long time. The slicing and
-    /// the faults of this scenario differ from those that [`Self::new`] returns for the same seed.
+    /// Returns the scenario of `seed` in which slices have copies and nodes are away for a long time. Some properties,
+    /// such as the slicing and the faults, are chosen for this purpose. All other properties are those that
+    /// [`Self::new`] returns for the same seed.
     pub fn copied(seed: u64) -> Self {
         let mut rng = SeededRng::new(seed ^ OF_COPIES);
         let nemesis = rng.pick(&Nemesis::OF_COPIES);
@@ -300,9 +301,9 @@ impl Scenario {
         }
     }
 
-    /// Returns the scenario of `seed` in which slices move between nodes. The slicing and the faults of this scenario
-    /// differ from those that [`Self::new`] returns for the same seed. If the faults end processes, the slices are
-    /// stored on disk.
+    /// Returns the scenario of `seed` in which slices move between nodes. Some properties, such as the slicing and the
+    /// faults, are chosen for this purpose. All other properties are those that [`Self::new`] returns for the same
+    /// seed. If the faults end processes, the slices are stored on disk.
     pub fn moving(seed: u64) -> Self {
         let mut rng = SeededRng::new(seed ^ OF_MOVES);
         let nemesis = rng.pick(&Nemesis::OF_MOVES);
@@ -326,9 +327,9 @@ impl Scenario {
         }
     }
 
-    /// Returns the scenario of `seed` in which some producers send wrong event times. It has a different window from
-    /// the scenario that [`Self::new`] returns for the same seed. The window is so long that the allowed difference
-    /// between clocks is only a small part of it.
+    /// Returns the scenario of `seed` in which some producers send wrong event times. The window is so long that the
+    /// allowed difference between clocks is only a small part of it, so it differs from the window of the scenario that
+    /// [`Self::new`] returns for the same seed.
     pub fn of_broken_times(seed: u64) -> Self {
         let mut rng = SeededRng::new(seed ^ OF_BROKEN_TIMES);
         Self {
@@ -410,9 +411,9 @@ impl Scenario {
         }
     }
 
-    /// Returns the scenario of `seed` in which a node that answers alone is cut off. Its slicing differs from that of
-    /// [`Self::new`] for the same seed. The window and the lateness are short, so that the events that the other nodes
-    /// lack expire before the node is back.
+    /// Returns the scenario of `seed` in which a node is cut off that is the only one to answer for a slice. The window
+    /// and the lateness are short, so that the events that the other nodes lack expire before the node is back. The
+    /// slicing differs from that of [`Self::new`] for the same seed.
     pub fn cut_off(seed: u64) -> Self {
         let mut rng = SeededRng::new(seed ^ OF_CUT_OFFS);
         Self {

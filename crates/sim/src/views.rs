@@ -31,10 +31,12 @@ impl Views {
     }
 }
 
-/// Returns a number that identifies which copies of slices answer clients according to a cluster map. The number is a
-/// hash of everything that determines these copies: the filters with their epochs and predecessors, the nodes that hold
-/// the copies, the incarnations of these nodes, and whether each copy is complete or gone. Maps that agree in all of
-/// this give the same number, and other maps give different numbers.
+/// Returns a number that identifies which copies answer according to a cluster map. Two maps give the same number only
+/// if they agree in the following points:
+///
+/// - the filters and their epochs
+/// - the nodes that hold the copies of slices, and the incarnations of these nodes
+/// - whether each copy is complete, and whether it is gone
 fn answering(map: &ClusterMap) -> u64 {
     let filters = map.filters.iter().map(|(filter, record)| {
         let copies: Vec<_> = record

@@ -23,8 +23,8 @@ const MISSET_MS: [i64; 6] = [7_200_000, 90_000_000, -7_200_000, 5_000, -5_000, 3
 
 impl Scenario {
     /// Returns the scenario of `seed` in which nodes stamp the events while their clocks are wrong by up to 25 hours.
-    /// The slicing and several other settings are drawn with random numbers of their own, so they differ from those of
-    /// [`Self::new`] for the same seed.
+    /// Some properties, such as the slicing, are chosen with separate random numbers. All other properties are those
+    /// that [`Self::new`] returns for the same seed.
     ///
     /// A process may be restarted while its node's clock is wrong. This happens only if the filter is durable, because
     /// the recorded events must survive the restart.
@@ -55,8 +55,8 @@ impl Scenario {
 const OF_LONE_NODES: u64 = 0x10_4E << 32;
 
 /// Returns the scenario of `seed` for a cluster that consists of a single node with a durable filter. The node's clock
-/// is set wrong while the node runs or before it starts. The node cannot detect this by comparing its clock with other
-/// nodes, because there are none.
+/// is set wrong while the node runs or before it starts. The node cannot notice this by comparing its clock with the
+/// clocks of other nodes, because there are none.
 pub(crate) fn lone(seed: u64) -> Scenario {
     let mut rng = SeededRng::new(seed ^ OF_LONE_NODES);
     Scenario {

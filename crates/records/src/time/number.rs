@@ -157,9 +157,11 @@ fn date(value: i64, digits: usize) -> Result<Option<LocalTime>, TimeError> {
     }
 }
 
-/// Returns whether a number of eight digits is probably a date in a year outside the usual range. Examples are a
-/// birthday and `99991231`, which stands for the end of time. Such a number could also be read as seconds since 1970,
-/// but it would then stand for a time between 1970 and 1973, which is unlikely in a log.
+/// Returns whether a number of eight digits is probably a date in a year outside the usual range, for example a
+/// birthday, or `99991231`, which some programs write for a time without end.
+///
+/// The same number could also mean seconds since 1970. It would then be a time between 1970 and 1973, which is unlikely
+/// in a log.
 fn looks_like_day(value: i64) -> bool {
     const YEAR_MIN: i64 = 1800;
     let year = value / 10_000;

@@ -7,8 +7,9 @@ use firstseen_records::{BlockOptions, EmptyKey, ParserConfig, Ragged, RecordForm
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// Returns the fields of all records as the crate `csv` reads them. If the first record has at least two fields, each
-/// shorter record is padded with an empty field. Otherwise records with fewer than two fields are left out.
+/// Returns the fields of all records as the crate `csv` reads them, adapted to the rules of this crate for short
+/// records. If the first record has at least two fields, each shorter record gets an additional empty field. Otherwise
+/// records with fewer than two fields are left out.
 fn fields_by_csv(text: &str) -> Vec<Vec<Vec<u8>>> {
     let mut reader = ReaderBuilder::new()
         .has_headers(false)

@@ -108,9 +108,11 @@ fn records_that_differ_from_the_header_are_records() {
     assert_eq!((outcome.keys().join(""), outcome.headers.len()), ("ab".to_owned(), 2));
 }
 
-/// After logrotate has truncated a log (`copytruncate`), a program that does not write in append mode continues at its
-/// old position. The log then begins with as many NUL bytes as it had bytes before. These bytes used to be part of the
-/// first record, which therefore differed from its repetition and could exceed the maximum length of a record.
+/// A program that does not write in append mode continues at its old position after logrotate has truncated its log
+/// (`copytruncate`). The log then begins with as many NUL bytes as it had bytes before.
+///
+/// These bytes used to be part of the first record. The record therefore differed from its repetition, and could exceed
+/// the maximum length of a record.
 #[test]
 fn a_hole_in_front_of_a_record_belongs_to_none() {
     for hole_bytes in [1, 7, 4096, 70_000, 1 << 20, (1 << 20) + 1] {

@@ -183,8 +183,10 @@ fn blanks_may_stand_before_a_quote() {
 }
 
 /// Some programs write a quote within a quoted field as `\"`. RFC 4180 does not define this form, so a CSV reader
-/// treats such a quote as the closing quote. The actual closing quote then used to open another field, and all lines up
-/// to the following quote became one record. If the key of that record occurred again, all these lines were dropped.
+/// treats such a quote as the closing quote.
+///
+/// The actual closing quote then used to open another field, and all lines up to the following quote became one record.
+/// If the key of that record occurred again, all these lines were dropped.
 #[test]
 fn escaped_quotes_join_no_lines() {
     let text = "id,name\n1,\"a \\\"\"\n2,\"b\"\n1,\"a \\\"\"\n3,\"c\"\n";

@@ -107,9 +107,9 @@ impl Course {
         Ok(())
     }
 
-    /// Changes the cluster map by creating a filter with one slice, and returns the costs of this change. `rest_bytes`
-    /// is the number of bytes that nodes exchange without a change in a period of the same length, and is not part of
-    /// the costs.
+    /// Measures the cost of one change of the cluster map. The change is the creation of a filter with one slice.
+    /// `rest_bytes` is the number of bytes that nodes exchange in a period of the same length without a change. These
+    /// bytes are not part of the cost, so they are subtracted.
     async fn change(&self, first: &mut Admin, rest_bytes: f64) -> turmoil::Result<Change> {
         self.connector.recorder.take();
         let begun = Instant::now();

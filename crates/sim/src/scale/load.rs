@@ -1,7 +1,8 @@
 //! Producers that send batch after batch, first new events and then the same events again.
 //!
-//! The number of events in flight per node does not depend on the number of nodes. The producers also check the
-//! verdicts: a new event must be first-seen except for false positives, and a known event must be a duplicate.
+//! Clusters of different sizes are loaded equally: the number of events in flight per node does not depend on the
+//! number of nodes. The producers also check the verdicts. A new event must be first-seen, apart from false positives,
+//! and a known event must be a duplicate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
