@@ -211,12 +211,12 @@ impl TimeConfirmation {
         time > present && !self.is_near(time, present)
     }
 
-    /// Returns whether the clocks of other nodes confirm `time`. The function `is_said_from` returns whether enough of
-    /// these clocks have reached a given time.
+    /// Returns whether the clocks of other nodes confirm `time`, which means that enough of these clocks have reached
+    /// it. The function `is_said_from` returns whether enough clocks have reached a given time.
     ///
-    /// If enough clocks have reached `time`, `time` is confirmed and the anchor moves to it. Clocks that are slightly
-    /// behind count as well: if enough clocks have reached the earliest time that can confirm `time`, then `time` is
-    /// confirmed too, but the anchor moves only to that earlier time.
+    /// If enough clocks have reached `time`, the anchor moves to `time`. Clocks that are behind `time` by no more than
+    /// the tolerance confirm it as well, because correct clocks may differ by that much. If `time` is confirmed only
+    /// with the help of such clocks, the anchor moves only to the earliest time that they may show.
     pub(super) fn follow(&mut self, time: u64, is_said_from: impl Fn(u64) -> bool) -> bool {
         let anchor = [time, self.edge(time)].into_iter().find(|from| is_said_from(*from));
         anchor.into_iter().for_each(|anchor| self.trust(anchor));

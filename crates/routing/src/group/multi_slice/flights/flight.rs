@@ -179,9 +179,9 @@ impl InFlightEvent {
     /// Takes over the decision of another level of a filter tree, and returns the resulting verdict. `seen` states
     /// where the other level has found the event.
     ///
-    /// If `is_brought_up` is set, the event is a report: a lower level has decided the event alone earlier, and sends
-    /// it to this level now. If this level has itself found the event, the verdict is duplicate, no matter what the
-    /// other level has decided.
+    /// If `is_brought_up` is set, a lower level has sent the event up to this level after it had decided the event
+    /// alone, because it could not reach this level at that time. If this level has found the event in its own cells,
+    /// the verdict is then duplicate, no matter what the other level has decided.
     pub(crate) fn take_over(
         &mut self,
         decision: Decision,
