@@ -1,7 +1,7 @@
 //! Tests that experiments detect errors in the production code. Each test changes one production line in a copy of the
-//! sources, and builds the copy. The experiment is then run with two builds: that with the changed line, and one
-//! without the change. With the changed line, the series that depend on it must contain points outside the range that
-//! their formula permits. Without the change, they must contain none.
+//! sources. It then runs an experiment with two builds of the copy: one with the changed line, and one without the
+//! change. With the changed line, the series that depend on it must contain points outside the range that their formula
+//! permits. Without the change, they must contain none.
 //!
 //! Some rules of cuckoo filters cannot be switched off for an experiment. Lines for these rules are changed in the same
 //! way, but then tests of the filter must fail.

@@ -167,7 +167,7 @@ impl ParsedBlock {
         parts
     }
 
-    /// Returns the digest of each event's key with another secret, in the order of [`Self::digests`]. The function
+    /// Returns the digest of each event's key with a different secret, in the order of [`Self::digests`]. The function
     /// parses the records again.
     ///
     /// ```

@@ -46,7 +46,7 @@ pub trait Records: Default + Send + Sync + 'static {
     /// Returns the values of the key fields of event `index` as they were hashed, as text for users.
     fn key_parts(&self, parsed: &ParsedBlock, index: usize) -> Vec<String>;
 
-    /// Returns the digest of each event's key with another secret, in the order of [`ParsedBlock::digests`].
+    /// Returns the digest of each event's key with a different secret, in the order of [`ParsedBlock::digests`].
     fn digests_under(&self, parsed: &ParsedBlock, secret: &FilterSecret) -> Vec<Digest>;
 
     /// Returns the size of the records in bytes, in this form.

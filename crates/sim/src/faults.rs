@@ -64,8 +64,8 @@ pub enum Fault {
     ClockForward,
     /// The clock of a node is set back.
     ClockBack,
-    /// Another filter replaces the filter under its name, with another slicing, for more events, or with another
-    /// secret.
+    /// A new filter replaces the filter under its name. The new filter has a different slicing, room for more events,
+    /// or a different secret.
     Alteration,
 }
 

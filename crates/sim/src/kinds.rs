@@ -1,5 +1,5 @@
-//! Scenarios whose filter has another kind than the one that the seed draws. Everything except the filter stays as the
-//! seed determines it.
+//! Scenarios whose filter has a different kind from the one that the seed draws. Everything except the filter stays as
+//! the seed determines it.
 
 use firstseen_routing::Slicing;
 

@@ -190,7 +190,7 @@ fn a_filter_whose_cells_stay_the_same_is_not_closed() {
     }
     cluster.ask(altered(FORMER, asked(Some(18)))).unwrap();
     cluster.ask(Change::FinishAlteration { name: "a".into() }).unwrap();
-    // With another secret it is a different filter, which records the requested number of ticks.
+    // With a different secret it is a different filter, which records the requested number of ticks.
     let secret = Some(SecretMaterial([7; 32]));
     let anew = AlteredFilter { secret, ..alteration(FOLLOWER, asked(Some(18)), false) };
     cluster.ask(Change::AlterFilter(anew)).unwrap();
