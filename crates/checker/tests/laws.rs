@@ -156,6 +156,26 @@ fn an_event_that_a_leaf_alone_called_first_seen_is_known_elsewhere_in_the_end() 
     assert_eq!(broken(true, lookup(150)), ["no false negative"]);
 }
 
+/// A site was cut off and decided an event alone, and called the next submission a duplicate. When the site was back,
+/// another site got first-seen before the event was reported to the root. This was taken for a violation.
+#[test]
+fn an_event_that_was_decided_alone_can_be_new_at_another_site_after_a_duplicate() {
+    let promises = Promises { leaves_answer_alone: true, ..of_a_second() };
+    let at = |site, call: Call| Call { site: Some(site), ..call };
+    for (site, settled_us, expected) in [
+        (1, 100, vec![]),
+        (0, 100, vec!["no first-seen after a duplicate"]),
+        (1, 40, vec!["no first-seen after a duplicate"]),
+    ] {
+        let mut history = History { promises, settled_us, ..History::default() };
+        history.begin(at(0, Call { degraded: true, ..call(1, 0, 0, Decision::FirstSeen) }));
+        history.begin(at(0, call(1, 10, 20, Decision::Duplicate)));
+        history.begin(at(site, call(1, 500, 50, Decision::FirstSeen)));
+        let names: Vec<_> = check(&history).iter().map(|violation| violation.name()).collect();
+        assert_eq!(names, expected, "site {site}, settled at {settled_us} us");
+    }
+}
+
 #[test]
 fn a_leaf_answers_alone_while_it_is_cut_off_and_at_no_other_time() {
     let promises = Promises { leaves_answer_alone: true, never_forgets: true, ..of_a_second() };

@@ -4,7 +4,7 @@
 //!
 //! This law does not apply if the filter's policy allows lost events to be first-seen again.
 //!
-//! There are two exceptions in which an event may be first-seen after a duplicate.
+//! There are three exceptions in which an event may be first-seen after a duplicate.
 //!
 //! The first exception is an event whose recording was abandoned half-way, so that no producer got first-seen for it.
 //! In that case, only some of its cells or only some copies of a slice may have been set, and different nodes can reach
@@ -15,6 +15,10 @@
 //! memory. If the node's process ends before the event is written to the disk, the event is lost and may be first-seen
 //! again. The history does not state which node answered the lookup. The exception therefore applies if any node that
 //! had all cells of the event has lost its process in this way.
+//!
+//! The third exception is an event of a filter tree that a leaf has decided alone while its site was cut off. The leaf
+//! itself calls further submissions duplicates, but the other sites can call the event first-seen until the leaf has
+//! reported it to the root. The event is then delivered twice, which trees with `CutOff::Local` accept.
 
 use super::Violation;
 use crate::history::{Call, EndOnFullDisk, History};
@@ -63,7 +67,15 @@ impl Known<'_> {
             && recorders.iter().all(|call| history.are_within_window(call, first))
             && !(duplicate.is_lookup && self.is_lost_on_full_disk(first))
             && !history.is_alone(first)
+            && !self.is_unreported(first)
             && !self.may_be_forgotten(first)
+    }
+
+    /// Returns whether the duplicate may rest on an event that a leaf at another site than that of `first` has decided
+    /// alone and has not reported to the root.
+    fn is_unreported(&self, first: &Call) -> bool {
+        let mut elsewhere = self.recorders.iter().filter(|recorder| recorder.site != first.site);
+        elsewhere.any(|recorder| self.history.may_be_unknown_elsewhere(recorder, first))
     }
 
     /// Returns whether the lookup was answered from the memory of a node that then ended on a full disk.
