@@ -95,6 +95,19 @@ fn every_metric_that_is_named_exists() {
         missing = now;
         missing.is_empty()
     });
+    // The page says that it has everything that a node reports about itself.
+    let page = names::text("docs/reference/metrics.md");
+    let exported = addresses.iter().flat_map(|address| names(&scrape(address).expect("a node")));
+    let unnamed: BTreeSet<String> = exported.filter(|metric| !is_on_page(&page, metric)).collect();
+    assert!(unnamed.is_empty(), "docs/reference/metrics.md does not name {unnamed:?}");
+}
+
+/// Returns whether a page names a metric. Metrics that share a row are written by their ends, such as
+/// `_confirmed_total`, and a histogram is written without the ends of its samples.
+fn is_on_page(page: &str, metric: &str) -> bool {
+    let family = ["_bucket", "_sum", "_count"].iter().find_map(|end| metric.strip_suffix(end)).unwrap_or(metric);
+    let ends = family.match_indices('_').map(|(at, _)| &family[at..]);
+    ends.chain([family, metric]).any(|name| page.contains(&format!("`{name}`")))
 }
 
 #[test]
