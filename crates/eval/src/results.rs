@@ -39,10 +39,7 @@ pub fn markdown(heading: &Heading, documents: &[Document]) -> String {
 
 fn section(text: &mut String, document: &Document) {
     push(text, format_args!("\n## {}: {}\n", line(&document.name), line(&document.title)));
-    push(
-        text,
-        format_args!("\nThis experiment is based on the following source: {}.\n", line(&document.source.words())),
-    );
+    push(text, format_args!("\nSource: {}.\n", line(&document.source.words())));
     push(text, format_args!("\n{} seeds; {}.\n", document.seeds.len(), line(&page::parameters(&document.parameters))));
     document.notes.iter().for_each(|note| push(text, format_args!("\n{}\n", line(note))));
     for panel in &document.panels {
