@@ -555,8 +555,8 @@ pub enum Reason {
     NameReused = 13,
     /// The node has not heard from a majority of the cluster recently. It records nothing, and does not know the event.
     CutOff = 14,
-    /// The clock of the node differs from most other clocks by more than the permitted difference, or was set by more than
-    /// that. The node assigns no times to events.
+    /// The node assigns no times to events, because its clock is not reliable. Either the clock differs from most other
+    /// clocks of the cluster by more than the permitted difference, or it was set forward or back by more than that.
     ClockSkew = 15,
     /// Another consumer holds the event and is about to deliver it. In the reply to a claim, `holds` states which
     /// consumer.
