@@ -150,6 +150,46 @@ fn a_node_of_a_running_cluster_is_restarted_by_its_name() {
     folder.run("up --restart node-1 --data it").fails(2, &["is not running"]);
 }
 
+/// Regression test. A user made a typo in `node.toml` and restarted the node. `up --restart` ended the healthy node and
+/// exited with 0, and the node was dead: only its log said why.
+#[test]
+fn a_node_with_a_mistake_in_its_configuration_is_not_ended() {
+    let folder = Folder::new();
+    let ready = folder.run("up --nodes 2 --data it --memory 64MiB --detach --json").ok().out;
+    let ready: Value = serde_json::from_str(&ready).expect("one line");
+    let process = ready["nodes"][1]["process"].as_i64().and_then(|process| i32::try_from(process).ok());
+    let process = Pid::from_raw(process.expect("a process"));
+    let right = folder.read("it/node-2/node.toml");
+    folder.write("it/node-2/node.toml", right.replace("memory_max_bytes", "memory_max_byte"));
+    let said = [
+        "node-2 is not restarted and still runs as before",
+        "it/node-2/node.toml, line 6: unknown field `memory_max_byte`: did you mean `memory_max_bytes`?",
+    ];
+    folder.run("up --restart node-2 --data it").fails(2, &said);
+    assert!(is_alive(process), "the healthy node was ended");
+
+    // The check of the configuration cannot find every reason: here, another program has the node's new port.
+    let other = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = other.local_addr().expect("an address");
+    let old = format!("http_listen = {}", ready["nodes"][1]["http"]);
+    assert!(right.contains(&old), "{right}");
+    folder.write("it/node-2/node.toml", right.replace(&old, &format!("http_listen = \"{taken}\"")));
+    let said = ["node-2 has ended (exit code 1)", "its log is it/node-2/log, which ends:", &taken.to_string()];
+    folder.run("up --restart node-2 --data it").fails(1, &said);
+    assert!(!is_alive(process));
+    folder.write("it/node-2/node.toml", &right);
+    let said = folder.run("up --restart node-2 --data it").ok().out;
+    assert!(said.starts_with("node-2 had ended, and is started again (process "), "{said}");
+    folder.run("up --end --data it").ok();
+
+    // The next start finds the same mistake before any node is started, and says it once.
+    folder.write("it/node-2/node.toml", right.replace("memory_max_bytes", "memory_max_byte"));
+    for command in ["up --data it", "up --data it --detach"] {
+        let failed = folder.run(command).fails(2, &["did you mean `memory_max_bytes`?"]);
+        assert_eq!(failed.err.matches("memory_max_byte`").count(), 1, "{}", failed.err);
+    }
+}
+
 #[test]
 fn impossible_flags_are_refused_before_anything_is_written() {
     let folder = Folder::new();

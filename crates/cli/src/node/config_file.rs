@@ -20,6 +20,9 @@ use crate::exit::UsageError;
 /// Maximum size of a configuration file in bytes. This is about a thousand times the size of a realistic configuration.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
+/// Minimum likeness (Jaro–Winkler) of an expected name to an unknown name for a suggestion.
+const SUGGESTED_LIKENESS_MIN: f64 = 0.8;
+
 /// Configuration of a node, as read from a file.
 #[derive(Clone, Debug)]
 pub struct NodeFile {
@@ -147,7 +150,9 @@ impl Place<'_> {
         let span = error.span().filter(|_| !missing);
         let key = span.clone().and_then(|span| self.key_at(span.start)).unwrap_or_default();
         let remedy = if missing { "; every key stands in docs/reference/configuration.md" } else { "" };
-        self.at(span, &format!("{key}{}{remedy}", error.message().trim_end().replace('\n', ", ")))
+        let message = error.message().trim_end().replace('\n', ", ");
+        let message = with_suggestion(&message).unwrap_or(message);
+        self.at(span, &format!("{key}{message}{remedy}"))
     }
 
     /// Returns `key: ` if `byte` lies in the value of a key.
@@ -157,6 +162,24 @@ impl Place<'_> {
         let (key, _) = line.split_once('=')?;
         Some(format!("{}: ", key.trim()))
     }
+}
+
+/// Returns the parser's message about an unknown name with the most similar name that it expects there, instead of all
+/// names. Returns `None` if the message is about something else, or if no name is similar.
+fn with_suggestion(message: &str) -> Option<String> {
+    if !message.starts_with("unknown field `") && !message.starts_with("unknown variant `") {
+        return None;
+    }
+    // The message quotes the unknown name first, and then each expected name.
+    let mut names = message.split('`').skip(1).step_by(2);
+    let unknown = names.next()?;
+    let rated = names.map(|name| (strsim::jaro_winkler(name, unknown), name));
+    let (likeness, nearest) = rated.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
+    if likeness <= SUGGESTED_LIKENESS_MIN {
+        return None;
+    }
+    let (what, _) = message.split_once(',')?;
+    Some(format!("{what}: did you mean `{nearest}`?"))
 }
 
 /// Returns the place of a key such as `limits.streams_max` or `listen`. Returns `None` if the table does not have the
@@ -199,7 +222,12 @@ mod tests {
     #[test]
     fn an_error_names_the_place_of_the_mistake() {
         for (more, said) in [
-            ("colour = 1\n", "node.toml, line 5: unknown field `colour`"),
+            ("colour = 1\n", "node.toml, line 5: unknown field `colour`, expected one of `"),
+            (
+                "memory_max_byte = 1\n",
+                "node.toml, line 5: unknown field `memory_max_byte`: did you mean `memory_max_bytes`?",
+            ),
+            ("[log]\nformat = \"jsn\"\n", "node.toml, line 6: format: unknown variant `jsn`: did you mean `json`?"),
             ("[limits]\nstreams_max = \"many\"\n", "node.toml, line 6: streams_max: invalid type: string \"many\""),
             ("[limits]\nstreams_max = 0\n", "node.toml, line 6: limits.streams_max = 0: give 1 to"),
             ("[http]\nconsole = true\n", "node.toml, line 6: console in [http]: the node does not serve HTTP"),

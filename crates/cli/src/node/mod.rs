@@ -22,6 +22,7 @@ use clap::{Args, Subcommand};
 
 use self::set::Set;
 use crate::exit::UsageError;
+pub(crate) use run::check_config;
 
 /// Flags of `firstseen node`.
 #[derive(Debug, Args)]

@@ -28,12 +28,7 @@ pub(super) fn run(args: &NodeArgs, path: &Path) -> anyhow::Result<ExitCode> {
         end_with(parent)?;
     }
     let mut file = NodeFile::read(path, &args.set)?;
-    // A check does not create the folder that a run would create.
-    if !(args.check_config && args.create && !file.node.data_dir.exists()) {
-        check_folder(&file.node.data_dir, args.create, path)?;
-    }
-    let mut warnings = dates::check(&file, path)?;
-    warnings.extend(machine::check(&file.node, path)?);
+    let mut warnings = check(&file, path, args.create, args.check_config)?;
     warnings.extend(open_files::allow(&mut file.node, path));
     if args.check_config {
         warnings.iter().for_each(|warning| notice!("firstseen: {warning}"));
@@ -56,6 +51,26 @@ pub(super) fn run(args: &NodeArgs, path: &Path) -> anyhow::Result<ExitCode> {
     // Tasks that are still running after a second signal must not keep the process alive.
     runtime.shutdown_background();
     code
+}
+
+/// Checks whether a node can start with `file`, which was read from `path`, and returns warnings. A folder that a run
+/// with `create` would create is not created if `only_checks` is true.
+fn check(file: &NodeFile, path: &Path, create: bool, only_checks: bool) -> anyhow::Result<Vec<String>> {
+    if !(only_checks && create && !file.node.data_dir.exists()) {
+        check_folder(&file.node.data_dir, create, path)?;
+    }
+    let mut warnings = dates::check(file, path)?;
+    warnings.extend(machine::check(&file.node, path)?);
+    Ok(warnings)
+}
+
+/// Checks whether `firstseen node --config PATH --create` can start a node, without changing anything.
+///
+/// # Errors
+/// Returns an error that names the file, and the line and the key if they are known.
+pub(crate) fn check_config(path: &Path) -> anyhow::Result<()> {
+    let file = NodeFile::read(path, &[])?;
+    check(&file, path, true, true).map(|_| ())
 }
 
 async fn live(file: NodeFile) -> anyhow::Result<ExitCode> {

@@ -30,7 +30,11 @@ const LOG: &str = "up.log";
 pub(super) fn detach(args: &UpArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     // Mistakes in the flags or in the folder are reported by this process. The background process then uses the folder
     // as it is.
-    let shown = Shown::of(&Folder::open(&args.data, asked(args)?)?);
+    let folder = Folder::open(&args.data, asked(args)?)?;
+    folder.check_nodes()?;
+    let shown = Shown::of(&folder);
+    // The background process needs the lock of the folder.
+    drop(folder);
     let log = args.data.join(LOG);
     let mut child = start(&log)?;
     let mut line = String::new();

@@ -24,6 +24,7 @@ use super::redis_endpoint::{CLICKS, LocalRedisEndpoint};
 use crate::certs::{self, CertsArgs};
 use crate::exit::UsageError;
 use crate::flags::tls::TlsArgs;
+use crate::node;
 use crate::node::config_file::NodeFile;
 use crate::text::size::ByteSize;
 
@@ -272,6 +273,21 @@ impl Folder {
     /// Returns the path of a node's configuration.
     pub(crate) fn config(&self, node: &LocalNode) -> PathBuf {
         self.path.join(&node.name).join("node.toml")
+    }
+
+    /// Returns the address for health checks that the configuration of a node has now, because users can edit it.
+    /// Returns `None` if the node serves no health checks.
+    pub(crate) fn health_address(&self, node: &LocalNode) -> Option<String> {
+        let file = NodeFile::read(&self.config(node), &[]).ok()?;
+        file.node.http_listen.map(|address| address.to_string())
+    }
+
+    /// Checks that each node can start with its configuration, which the user may have edited.
+    ///
+    /// # Errors
+    /// Returns an error that names the file, and the line and the key if they are known.
+    pub(crate) fn check_nodes(&self) -> anyhow::Result<()> {
+        self.nodes().iter().try_for_each(|node| node::check_config(&self.config(node)))
     }
 
     /// Returns the path of a node's log.

@@ -142,6 +142,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
         return background::detach(args, &mut io::stdout().lock());
     }
     let folder = Folder::open(&args.data, asked(args)?)?;
+    folder.check_nodes()?;
     connect::runtime()?.block_on(async {
         let mut signals = Signals::new()?;
         // The nodes end together with the thread that starts them, so they must be started by this thread.

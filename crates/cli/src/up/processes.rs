@@ -13,6 +13,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::folder::{Folder, LocalNode};
+use crate::exit::UsageError;
+use crate::node::health;
 
 /// How long nodes may take to answer in-flight events and end. It is slightly longer than the limit of the nodes
 /// themselves.
@@ -27,6 +29,8 @@ struct Process {
     name: String,
     program: PathBuf,
     log: PathBuf,
+    /// Length of the log when the process was started. Earlier processes have written what stands before it.
+    log_start: u64,
     child: Child,
     has_ended: bool,
 }
@@ -117,6 +121,54 @@ impl Processes {
         self.start_one(folder, index)
     }
 
+    /// Checks the configuration of a node with the binary that the next start of its process uses. The process that
+    /// runs is not touched.
+    ///
+    /// # Errors
+    /// Returns what `firstseen node --check-config` says.
+    pub(crate) async fn check_one(&self, folder: &Folder, index: usize) -> anyhow::Result<()> {
+        let node = folder.nodes().get(index).context("no such node")?;
+        let program = &self.0.get(index).context("no such node")?.program;
+        let mut command = node_command(folder, node, program);
+        command.arg("--check-config").stdin(Stdio::null());
+        let output = tokio::task::spawn_blocking(move || command.output()).await?;
+        let output = output.with_context(|| format!("cannot start {}", program.display()))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.trim_end();
+        Err(UsageError(said.strip_prefix("firstseen: ").unwrap_or(said).to_owned()).into())
+    }
+
+    /// Waits until a process that was just started answers at its address for health checks.
+    ///
+    /// # Errors
+    /// Returns an error with the end of the log if the process has ended, or if it does not answer for `patience`.
+    pub(crate) async fn answers(&mut self, folder: &Folder, index: usize, patience: Duration) -> anyhow::Result<()> {
+        let node = folder.nodes().get(index).context("no such node")?;
+        let process = self.0.get_mut(index).context("no such node")?;
+        let address = folder.health_address(node);
+        let deadline = tokio::time::Instant::now() + patience;
+        loop {
+            if let Some(status) = process.look() {
+                anyhow::bail!("{}", process.last_log_lines(status));
+            }
+            let Some(address) = address.clone() else { return Ok(()) };
+            let answer = tokio::task::spawn_blocking(move || health::not_ready(&address)).await?;
+            if answer.is_ok() {
+                return Ok(());
+            }
+            anyhow::ensure!(
+                tokio::time::Instant::now() < deadline,
+                "{} was started again and does not answer yet; see its log {}",
+                process.name,
+                process.log.display()
+            );
+            tokio::time::sleep(super::POLL_INTERVAL).await;
+        }
+    }
+
     /// Returns whether a process still runs.
     pub(super) fn is_running(&mut self, index: usize) -> bool {
         self.0.get_mut(index).is_some_and(|process| process.look().is_none() && !process.has_ended)
@@ -188,14 +240,14 @@ impl Process {
         let log = folder.log(node);
         let written = File::options().append(true).create(true).open(&log);
         let written = written.with_context(|| format!("cannot write {}", log.display()))?;
-        let mut command = Command::new(program);
-        command.arg("node").arg("--config").arg(folder.config(node)).arg("--create");
+        let log_start = written.metadata().map_or(0, |metadata| metadata.len());
+        let mut command = node_command(folder, node, program);
         command.arg("--end-with").arg(std::process::id().to_string());
         // The node has a separate process group. Ctrl-C in the terminal therefore reaches only this process, which then
         // ends the nodes gracefully.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(written);
         let child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
-        Ok(Self { name: node.name.clone(), program: program.to_owned(), log, child, has_ended: false })
+        Ok(Self { name: node.name.clone(), program: program.to_owned(), log, log_start, child, has_ended: false })
     }
 
     /// Returns how the process has ended, if it has ended since the last call.
@@ -215,9 +267,17 @@ impl Process {
             (None, None) => "no reason given".to_owned(),
         };
         let log = fs::read(&self.log).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
+        let own_start = usize::try_from(self.log_start).unwrap_or(0);
+        let log = String::from_utf8_lossy(log.get(own_start..).unwrap_or(&log));
         let last: Vec<&str> = log.lines().rev().take(LINES).collect();
         let last: String = last.iter().rev().map(|line| format!("\n  {line}")).collect();
         format!("{} has ended ({how}); its log is {}, which ends:{last}", self.name, self.log.display())
     }
+}
+
+/// Returns the command that runs a node with its configuration.
+fn node_command(folder: &Folder, node: &LocalNode, program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.arg("node").arg("--config").arg(folder.config(node)).arg("--create");
+    command
 }
