@@ -38,7 +38,7 @@ use costs::Costs;
 use create::Survives;
 pub use event_rate::EventRate;
 use memory::Reference;
-use nodes::Spread;
+use nodes::{FURTHER_COPIES_MAX, Spread};
 use recommended::Recommended;
 
 /// Flags of `firstseen plan`.
@@ -78,7 +78,8 @@ pub struct PlanArgs {
     /// Total number of copies of each slice, including the first: `--replicas 2` is the same as `--copies 1`
     #[arg(long, value_name = "REPLICAS", conflicts_with = "copies", value_parser = clap::value_parser!(u32).range(1..))]
     pub replicas: Option<u32>,
-    /// Number of nodes that fail at the same time. Events of their slices are then reported as duplicates
+    /// Number of nodes that fail at the same time. Events of their slices are then reported as duplicates, or the plan
+    /// has copies of the slices, if too many events would be
     #[arg(long, value_name = "F", conflicts_with_all = ["copies", "replicas"])]
     pub failures: Option<u32>,
     /// Highest acceptable rate of false positives while these nodes are down. The default is ten times `--fpr`
@@ -187,11 +188,34 @@ fn slicing(nodes: Option<u32>) -> anyhow::Result<Slicing> {
     }
 }
 
+/// Checks that there are enough nodes for the copies of a slice, because each copy is on another node.
+fn check_copies(args: &PlanArgs) -> anyhow::Result<()> {
+    let (Some(copies), Some(nodes)) = (args.copies(), args.nodes()) else { return Ok(()) };
+    let further_max = FURTHER_COPIES_MAX;
+    if copies > further_max {
+        return Err(refused(format!(
+            "{copies} further copies of each slice: a filter can have {further_max} at most (--copies {further_max} is \
+             --replicas {})",
+            further_max + 1
+        )));
+    }
+    if copies >= nodes {
+        return Err(refused(format!(
+            "{copies} further copies of each slice on {nodes} node{}: every copy needs a node of its own, so choose at \
+             least {} nodes (--nodes) or fewer copies (--copies)",
+            if nodes == 1 { "" } else { "s" },
+            copies.saturating_add(1)
+        )));
+    }
+    Ok(())
+}
+
 fn one_kind(args: &PlanArgs, kind: Kind) -> anyhow::Result<Plan> {
+    check_copies(args)?;
     let window = args.window.clone().unwrap_or(kind.default_window());
     let spec = spec(args, kind, window)?;
     let costs = Costs::of(&spec).map_err(refused)?;
-    let spread = Spread::of(&spec, args.nodes(), args.failures, args.max_fpr).map_err(refused)?;
+    let mut spread = Spread::of(&spec, args.nodes(), args.failures, args.max_fpr).map_err(refused)?;
     let nodes = args.nodes().and_then(NonZeroU32::new);
     let survives = match args.copies().or(spread.as_ref().and_then(Spread::copies)) {
         Some(copies) => Survives::ByCopies(copies),
@@ -199,6 +223,9 @@ fn one_kind(args: &PlanArgs, kind: Kind) -> anyhow::Result<Plan> {
         None => Survives::AsUsual,
     };
     let copies = if let Survives::ByCopies(copies) = survives { copies } else { 0 };
+    if let Some(spread) = &mut spread {
+        spread.planned_copies = copies;
+    }
     let buy = Machines::choices(&spec, args.nodes(), copies).map_err(refused)?;
     let create = nodes.map(|nodes| create::command(&spec, nodes, survives)).transpose().map_err(refused)?;
     Ok(Plan {

@@ -10,6 +10,9 @@ use firstseen_routing::{COPIES_MAX, Cut, DefinitionError, SlicedDefinition, Slic
 use serde::Serialize;
 use thiserror::Error;
 
+/// Maximum number of further copies of a slice. One place is left for a copy that replaces another.
+pub(super) const FURTHER_COPIES_MAX: u32 = COPIES_MAX as u32 - 2;
+
 /// A filter over several nodes, computed for horizontal and for vertical slicing.
 #[derive(Debug, Serialize)]
 pub(super) struct Spread {
@@ -22,6 +25,10 @@ pub(super) struct Spread {
     /// Highest acceptable false-positive rate while these nodes are down.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failures_fpr: Option<f64>,
+    /// Number of further copies of each slice that the printed command asks for. The other numbers are those of a
+    /// filter without further copies.
+    #[serde(skip)]
+    pub(super) planned_copies: u32,
     /// Whether slices of this filter can have copies.
     #[serde(skip)]
     pub(super) has_copies: bool,
@@ -43,7 +50,8 @@ pub(super) struct Sliced {
     /// Number of slices that keeps the rate acceptable while these nodes are down (S_f).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) slices_for_failures: Option<u64>,
-    /// False-positive rate while these nodes are down.
+    /// False-positive rate while these nodes are down, if the filter has no further copies and its events on slices that
+    /// are down are reported as duplicates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rate_under_failures: Option<f64>,
 }
@@ -117,7 +125,16 @@ impl Spread {
         };
         let failures_fpr = failures.map(|_| rate_max);
         let has_copies = spec.kind.can(Ability::Parts);
-        Ok(Some(Self { nodes, failures, failures_fpr, has_copies, horizontal, vertical, no_vertical }))
+        Ok(Some(Self {
+            nodes,
+            failures,
+            failures_fpr,
+            planned_copies: 0,
+            has_copies,
+            horizontal,
+            vertical,
+            no_vertical,
+        }))
     }
 }
 
@@ -128,7 +145,7 @@ impl Spread {
         let rate_max = self.failures_fpr?;
         let is_kept = self.horizontal.rate_under_failures.is_none_or(|rate| rate <= rate_max);
         let has_nodes = self.nodes.is_some_and(|nodes| nodes > copies);
-        (!is_kept && has_nodes && (1..COPIES_MAX as u32 - 1).contains(&copies) && self.has_copies).then_some(copies)
+        (!is_kept && has_nodes && (1..=FURTHER_COPIES_MAX).contains(&copies) && self.has_copies).then_some(copies)
     }
 }
 

@@ -295,6 +295,33 @@ fn what_slices_alone_cannot_survive_copies_can() {
     assert!(enough.contains("--when-lost duplicate") && !enough.contains("--copies"), "{enough}");
 }
 
+/// Returns the number and its unit in the first line of a plan that begins with `name`.
+fn row(text: &str, name: &str) -> String {
+    let mut lines = text.lines().map(str::trim_start);
+    let values = lines.find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("no `{name}` in\n{text}"));
+    values.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
+}
+
+/// Regression test. The command that the plan printed had copies, and above it stood the false positives of a filter
+/// without copies, and that what is down is answered by `duplicate`.
+#[test]
+fn the_report_describes_the_filter_of_its_command() {
+    let load = "--capacity 30M --window 24h --nodes 3";
+    let copied = plan(&format!("{load} --failures 1")).unwrap();
+    assert!(copied.contains("of which any 1 may fail") && copied.contains("--copies 1"), "{copied}");
+    let up = row(&copied, "false positives, all nodes up");
+    assert_eq!(row(&copied, "false positives with 1 down"), up, "copies keep the rate:\n{copied}");
+    assert!(copied.contains("false positives with 1 down, no copies"), "{copied}");
+    assert!(!copied.contains("What is down is answered") && !copied.contains("--when-lost"), "{copied}");
+    let one = plan(load).unwrap();
+    let copied_mib: f64 = row(&copied, "memory a node, with copies").strip_suffix(" MiB").unwrap().parse().unwrap();
+    let one_mib: f64 = row(&one, "memory a node").strip_suffix(" MiB").unwrap().parse().unwrap();
+    assert!((1.9..=2.1).contains(&(copied_mib / one_mib)), "{copied}\n{one}");
+    let lost = plan(&format!("{load} --failures 1 --max-fpr 0.5")).unwrap();
+    assert!(lost.contains("--when-lost duplicate") && lost.contains("What is down is answered"), "{lost}");
+    assert!(!lost.contains("copies") || lost.contains("one copy of each slice"), "{lost}");
+}
+
 #[test]
 fn generations_under_failures_are_judged_one_by_one() {
     let rate_of = |failures: u32| {
@@ -379,6 +406,10 @@ fn what_cannot_be_planned_is_refused_by_name() {
         ("--capacity 1M --kind timing --nodes 5000", "5000 slices"),
         ("--capacity 1M --kind timing --nodes 3 --failures 3", "3 of 3 nodes fail"),
         ("--capacity 1M --kind timing --failures 1 --max-fpr 0.01", "above --fpr"),
+        ("--capacity 1M --nodes 2 --copies 2", "2 further copies of each slice on 2 nodes"),
+        ("--capacity 1M --nodes 1 --replicas 2", "on 1 node: every copy needs a node of its own"),
+        ("--capacity 1M --nodes 3 --copies 5", "a filter can have 2 at most"),
+        ("--capacity 1M --copies 3", "a filter can have 2 at most"),
     ];
     for (line, part) in expected {
         let refusal = plan(line).unwrap_err();

@@ -197,18 +197,27 @@ fn loads(costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
 
 /// Returns the values of a slicing, in the order of the rows of [`spread_over_nodes`]. Rows without a value are left
 /// out.
-fn spread_column(sliced: &Sliced) -> [Option<String>; 8] {
+fn spread_column(sliced: &Sliced, spread: &Spread) -> [Option<String>; 9] {
     let on_nodes = sliced.on_nodes.as_ref();
+    let copies = u64::from(spread.planned_copies) + 1;
+    // Copies keep the verdicts, and therefore the rate.
+    let kept_rate = on_nodes.map(|slice| slice.rate_worst).filter(|_| keeps_verdicts(spread));
     [
-        on_nodes.map(|slice| ByteSize(slice.memory_bytes_per_node).to_string()),
+        on_nodes.map(|slice| ByteSize(slice.memory_bytes_per_node.saturating_mul(copies)).to_string()),
         on_nodes.map(|slice| percent(slice.rate_worst)),
         on_nodes.map(|slice| format!("{:.1}", slice.wire_bits_per_event)),
         on_nodes.and_then(|slice| slice.wire_bits_per_event_blocked).map(|bits| format!("{bits:.1}")),
         on_nodes.map(|slice| format!("{:.2}", slice.visits_new)),
         on_nodes.map(|slice| format!("{:.2}", slice.visits_duplicate)),
+        kept_rate.map(percent),
         sliced.rate_under_failures.map(percent),
         sliced.slices_for_failures.map(|nodes| if nodes > NODES_MAX { "too many".to_owned() } else { grouped(nodes) }),
     ]
+}
+
+/// Returns whether the printed command asks for copies of the slices because nodes may fail.
+fn keeps_verdicts(spread: &Spread) -> bool {
+    spread.failures.is_some() && spread.planned_copies > 0
 }
 
 fn spread_over_nodes(spread: &Spread, out: &mut dyn Write) -> io::Result<()> {
@@ -220,17 +229,23 @@ fn spread_over_nodes(spread: &Spread, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "  {title:<44}{:>14}{:>14}", "horizontal", "vertical")?;
     let failures = spread.failures.unwrap_or(0);
     let rate_max = percent(spread.failures_fpr.unwrap_or(0.0));
-    let horizontal = spread_column(&spread.horizontal);
-    let vertical = spread.vertical.as_ref().map(spread_column).unwrap_or_default();
+    let horizontal = spread_column(&spread.horizontal, spread);
+    let vertical = spread.vertical.as_ref().map(|sliced| spread_column(sliced, spread)).unwrap_or_default();
+    let with_down = format!("false positives with {failures} down");
+    let without_copies = format!("{with_down}, no copies");
+    let for_failures = format!("nodes for at most {rate_max} with {failures} down");
+    let for_failures_without_copies = format!("nodes for {rate_max} with {failures} down, no copies");
+    let has_copies = keeps_verdicts(spread);
     let names = [
-        "memory a node",
+        if spread.planned_copies > 0 { "memory a node, with copies" } else { "memory a node" },
         "false positives, all nodes up",
         "bits an event on the wire, k positions",
         "bits an event on the wire, block and places",
         "slices visited by a new event",
         "slices visited by a duplicate",
-        &format!("false positives with {failures} down"),
-        &format!("nodes for at most {rate_max} with {failures} down"),
+        &with_down,
+        if has_copies { &without_copies } else { &with_down },
+        if has_copies { &for_failures_without_copies } else { &for_failures },
     ];
     for ((name, horizontal), vertical) in names.into_iter().zip(horizontal).zip(vertical) {
         if let Some(horizontal) = horizontal {
@@ -238,16 +253,17 @@ fn spread_over_nodes(spread: &Spread, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "  {name:<44}{horizontal:>14}{vertical:>14}")?;
         }
     }
-    if spread.failures.is_some() {
-        writeln!(out, "  What is down is answered by `duplicate`: more events lost, none twice.")?;
-    }
-    if let Some(copies) = spread.copies() {
+    if has_copies {
+        let copies = spread.planned_copies;
         let copies_text = format!(
-            "With a slice a node, that is more than {rate_max}. With `--copies {copies}` nothing is lost with {failures} \
-             down, for {} times the memory.",
+            "The command below asks for copies (--copies {copies}), for {} times the memory: with {failures} down, no \
+             verdict changes. Without copies, events of what is down would be answered by `duplicate`, which is more \
+             than {rate_max} false positives on these nodes.",
             copies + 1
         );
         wrapped(out, &copies_text, 2)?;
+    } else if spread.failures.is_some() {
+        writeln!(out, "  What is down is answered by `duplicate`: more events lost, none twice.")?;
     }
     match &spread.no_vertical {
         Some(reason) => wrapped(out, reason, 2),
