@@ -112,7 +112,9 @@ fn a_cluster_in_the_background_gives_the_terminal_back_and_ends_by_its_folder() 
     folder.run("up --data it --detach").fails(2, &["is running"]);
     assert!(folder.run("up --end --data it").ok().out.contains("has ended"));
     assert!(folder.run("up --end --data it").ok().out.contains("is not running"));
-    folder.run("up --end --data other").fails(2, &["there is no cluster in other"]);
+    let failed = folder.run("up --end --data other").fails(2, &["there is no cluster in other: name the folder"]);
+    assert!(!failed.err.contains("os error"), "{}", failed.err);
+    folder.run("up --data it --detach --memory 2GiB").fails(2, &["have 64 MiB of memory", "leave --memory out"]);
     let printed = folder.run("up --data it --detach --json").ok().out;
     let ready: Value = serde_json::from_str(&printed).expect("one line");
     assert_eq!(ready["nodes"].as_array().map(Vec::len), Some(2), "{printed}");
@@ -195,6 +197,7 @@ fn impossible_flags_are_refused_before_anything_is_written() {
     let folder = Folder::new();
     folder.run("up --memory 1").fails(2, &["memory_max_bytes = 1", "1048576"]);
     folder.run("up --port 65535").fails(2, &["port 65535 is too high"]);
+    folder.run("up --port 65531").fails(2, &["6 ports", "can be 65530 at most"]);
     for (flags, clash) in [
         ("--port 7400 --redis 7401", "--redis 7401 is one of the ports 7400 to 7405"),
         ("--port 7400 --http-api 7405", "--http-api 7405 is one of the ports"),

@@ -9,17 +9,15 @@
 //! This module does not depend on processes.
 
 use std::fs::{self, File, TryLockError};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
-use firstseen_node::NodeConfig;
+use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
+use super::asked::{Asked, MEMORY, default_site};
 use super::http_endpoint::LocalHttpEndpoint;
+use super::ports::{following, free, is_free};
 use super::redis_endpoint::{CLICKS, LocalRedisEndpoint};
 use crate::certs::{self, CertsArgs};
 use crate::exit::UsageError;
@@ -32,12 +30,8 @@ use crate::text::size::ByteSize;
 const DESCRIPTION: &str = "up.json";
 /// File with the id of the process that runs the cluster. It exists while the cluster runs.
 const PROCESS: &str = "up.pid";
-/// Default number of nodes of a new folder.
-const NODES: usize = 3;
-/// Range in which free ports are searched if no flag names a port.
-const FREE: Range<u16> = 24_000..32_000;
-/// Site of nodes if no flag names a site.
-const SITE: &str = "default";
+/// Configuration of a node, in the node's folder.
+const CONFIG: &str = "node.toml";
 /// Name in the certificate for producers.
 const PRODUCER: &str = "local";
 const CERTIFICATE_DAYS: u16 = 365;
@@ -91,80 +85,6 @@ impl LocalNode {
     }
 }
 
-/// Settings of a folder that the flags ask for. Without flags, an existing folder stays as it is.
-#[derive(Clone, Debug)]
-pub struct Asked {
-    /// Number of nodes.
-    pub nodes: Option<usize>,
-    /// Site of each node. The list is empty if no flag names sites.
-    pub sites: Vec<String>,
-    /// First port of the nodes.
-    pub port: Option<u16>,
-    /// Whether nodes require certificates.
-    pub tls: bool,
-    /// Port of the Redis endpoint.
-    pub redis: Option<u16>,
-    /// Port of the HTTP endpoint.
-    pub http_api: Option<u16>,
-    /// Memory of a node for cells.
-    pub memory: ByteSize,
-}
-
-impl Asked {
-    /// Checks the flags before anything is written.
-    fn check(&self) -> Result<(), UsageError> {
-        let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port.unwrap_or(1)));
-        let sites = self.sites();
-        for site in &sites {
-            let node = NodeConfig::new("node", loopback, "data");
-            let node = NodeConfig { memory_max_bytes: self.memory.0, site: site.clone(), ..node };
-            node.check().map_err(|error| UsageError(error.to_string()))?;
-        }
-        if let Some(first) = self.port {
-            let ports = following(first, 2 * sites.len())?;
-            for (port, flag) in [(self.redis, "--redis"), (self.http_api, "--http-api")] {
-                if let Some(port) = port.filter(|port| ports.contains(port)) {
-                    return Err(UsageError(format!(
-                        "{flag} {port} is one of the ports {first} to {} that the nodes use (--port): name another port",
-                        ports.last().unwrap_or(&first)
-                    )));
-                }
-            }
-        }
-        if let Some(port) = self.redis.filter(|port| self.http_api == Some(*port)) {
-            return Err(UsageError(format!("--redis and --http-api name the same port {port}: name two ports")));
-        }
-        Ok(())
-    }
-
-    /// Checks that no other program listens on the ports of a new folder's nodes.
-    fn check_free(&self) -> Result<(), UsageError> {
-        let ports = match self.port {
-            Some(first) => following(first, 2 * self.sites().len())?,
-            None => Vec::new(),
-        };
-        if let Some(port) = ports.into_iter().find(|port| !is_free(*port)) {
-            let why = "end that one, or name other ports with --port";
-            return Err(UsageError(format!(
-                "port {port} is in use by another program, perhaps another cluster: {why}"
-            )));
-        }
-        for (port, flag) in [(self.redis, "--redis"), (self.http_api, "--http-api")] {
-            if let Some(port) = port.filter(|port| !is_free(*port)) {
-                return Err(UsageError(format!(
-                    "port {port} is in use by another program: end that one, or name another port with {flag}"
-                )));
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the site of each node of a new folder.
-    fn sites(&self) -> Vec<String> {
-        if self.sites.is_empty() { vec![default_site(); self.nodes.unwrap_or(NODES)] } else { self.sites.clone() }
-    }
-}
-
 impl Folder {
     /// Creates a folder, or opens the existing folder.
     ///
@@ -198,6 +118,7 @@ impl Folder {
                 let description: Description = serde_json::from_str(&text)
                     .map_err(|error| UsageError(format!("{shown}/{DESCRIPTION} cannot be used: {error}")))?;
                 description.check(path, &asked)?;
+                description.check_memory(path, asked.memory)?;
                 description.check_free(path)?;
                 description
             }
@@ -205,7 +126,7 @@ impl Folder {
         fs::write(path.join(PROCESS), format!("{}\n", std::process::id()))?;
         let folder = Self { path: path.to_owned(), description, _lock: lock };
         folder.make_certificates()?;
-        folder.nodes().iter().try_for_each(|node| folder.make_node(node, asked.memory))?;
+        folder.nodes().iter().try_for_each(|node| folder.make_node(node, asked.memory.unwrap_or(MEMORY)))?;
         Ok(folder)
     }
 
@@ -272,7 +193,7 @@ impl Folder {
 
     /// Returns the path of a node's configuration.
     pub(crate) fn config(&self, node: &LocalNode) -> PathBuf {
-        self.path.join(&node.name).join("node.toml")
+        self.path.join(&node.name).join(CONFIG)
     }
 
     /// Returns the address for health checks that the configuration of a node has now, because users can edit it.
@@ -395,6 +316,26 @@ impl Description {
         }
     }
 
+    /// Checks that the nodes have the memory that a flag asks for. The configurations that are there count, because
+    /// users can edit them. A configuration that cannot be read is reported when the nodes are started.
+    fn check_memory(&self, path: &Path, asked: Option<ByteSize>) -> Result<(), UsageError> {
+        let Some(asked) = asked else { return Ok(()) };
+        for node in &self.nodes {
+            let config = path.join(&node.name).join(CONFIG);
+            let Ok(file) = NodeFile::read(&config, &[]) else { continue };
+            let there = ByteSize(file.node.memory_max_bytes);
+            if there != asked {
+                return Err(UsageError(format!(
+                    "{} has a cluster whose nodes have {there} of memory for cells: leave --memory out and edit \
+                     memory_max_bytes in {} and the other nodes' files, or choose another folder with --data",
+                    path.display(),
+                    config.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that no other program listens on the addresses of the nodes. Otherwise commands would reach another
     /// cluster.
     fn check_free(&self, path: &Path) -> Result<(), UsageError> {
@@ -428,8 +369,13 @@ impl Description {
 /// Returns a [`UsageError`] if the folder has no cluster.
 pub(super) fn running(path: &Path) -> anyhow::Result<Option<i32>> {
     let shown = path.display();
-    let lock = File::open(path.join(DESCRIPTION))
-        .map_err(|error| UsageError(format!("there is no cluster in {shown} ({error}): say --data")))?;
+    let lock = match File::open(path.join(DESCRIPTION)) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == ErrorKind::NotFound => bail!(UsageError(format!(
+            "there is no cluster in {shown}: name the folder in which `firstseen up` created it with --data DIR"
+        ))),
+        Err(error) => bail!(UsageError(format!("cannot use the cluster in {shown}: {error}"))),
+    };
     match lock.try_lock() {
         Ok(()) => Ok(None),
         Err(TryLockError::WouldBlock) => {
@@ -468,45 +414,20 @@ fn check_usable(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-fn default_site() -> String {
-    SITE.to_owned()
-}
-
-fn following(first: u16, count: usize) -> Result<Vec<u16>, UsageError> {
-    let ports: Vec<u16> = (first..=u16::MAX).take(count).collect();
-    if ports.len() < count {
-        return Err(UsageError(format!("port {first} is too high: {count} ports must follow")));
-    }
-    Ok(ports)
-}
-
-/// Returns whether no program listens on this port of the loopback address.
-fn is_free(port: u16) -> bool {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
-}
-
-/// Returns `count` ports that are free at present. The ports are below the range from which the operating system
-/// assigns ports to outgoing connections. An outgoing connection can therefore not occupy the port of a node while the
-/// node is restarted.
-///
-/// The search starts at a different port for each folder, so that clusters that are created at the same time get
-/// different ports.
-fn free(folder: &Path, count: usize) -> anyhow::Result<Vec<u16>> {
-    let mut hash = DefaultHasher::new();
-    folder.canonicalize()?.hash(&mut hash);
-    let begin = usize::try_from(hash.finish() % FREE.len() as u64)?;
-    let ports = FREE.skip(begin).chain(FREE.take(begin));
-    let ports: Vec<u16> = ports.filter(|port| is_free(*port)).take(count).collect();
-    ensure!(ports.len() == count, "fewer than {count} free ports from {} on: name the first with --port", FREE.start);
-    Ok(ports)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn asked(nodes: Option<usize>, port: Option<u16>) -> Asked {
-        Asked { nodes, sites: Vec::new(), port, tls: false, redis: None, http_api: None, memory: ByteSize(1 << 26) }
+        Asked {
+            nodes,
+            sites: Vec::new(),
+            port,
+            tls: false,
+            redis: None,
+            http_api: None,
+            memory: Some(ByteSize(1 << 26)),
+        }
     }
 
     fn at(sites: &[&str]) -> Asked {
@@ -535,6 +456,20 @@ mod tests {
         assert_eq!(fs::read_to_string(config).unwrap(), "edited");
         assert!(refusal(&path, Some(3), None).contains("a cluster of 2 nodes: leave --nodes out"));
         assert!(refusal(&path, None, Some(1)).contains("leave --port out"));
+    }
+
+    /// Regression test. `firstseen up --memory 2GiB` on an existing folder started the nodes with their old memory, and
+    /// said nothing about it.
+    #[test]
+    fn another_memory_than_that_of_an_existing_folder_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        drop(Folder::open(&path, asked(Some(2), None)).unwrap());
+        drop(Folder::open(&path, asked(None, None)).unwrap());
+        drop(Folder::open(&path, Asked { memory: None, ..asked(None, None) }).unwrap());
+        let said = refused(&path, Asked { memory: Some(ByteSize(2 << 30)), ..asked(None, None) });
+        assert!(said.contains("whose nodes have 64 MiB of memory for cells: leave --memory out"), "{said}");
+        assert!(said.contains("data/node-1/node.toml"), "{said}");
     }
 
     #[test]
@@ -581,15 +516,5 @@ mod tests {
         let without = fs::read_to_string(&config).unwrap().replace("console = true", "console = false");
         fs::write(config, without).unwrap();
         assert_eq!(made.console(), None, "what somebody has edited counts");
-    }
-
-    #[test]
-    fn ports_follow_the_first_or_are_free() {
-        assert_eq!(following(7400, 3).unwrap(), [7400, 7401, 7402]);
-        assert!(following(65_535, 2).is_err());
-        let mut ports = free(Path::new("."), 20).unwrap();
-        ports.sort_unstable();
-        ports.dedup();
-        assert_eq!(ports.len(), 20);
     }
 }

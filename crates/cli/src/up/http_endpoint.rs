@@ -62,7 +62,7 @@ impl LocalHttpEndpoint {
 mod tests {
     use std::fs;
 
-    use super::super::folder::{Asked, Folder};
+    use super::super::{Asked, Folder};
     use super::*;
     use crate::text::size::ByteSize;
 
@@ -76,7 +76,7 @@ mod tests {
             tls: false,
             redis: None,
             http_api: Some(7490),
-            memory: ByteSize(1 << 26),
+            memory: Some(ByteSize(1 << 26)),
         };
         let made = Folder::open(folder.path(), asked).unwrap();
         let endpoint = made.http_endpoint().unwrap();

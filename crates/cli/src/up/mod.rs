@@ -3,9 +3,11 @@
 //! later call with the same folder continues with the same cluster. Standard output contains only a description of the
 //! nodes.
 
+mod asked;
 mod background;
 mod folder;
 mod http_endpoint;
+mod ports;
 mod processes;
 mod redis_endpoint;
 mod restart;
@@ -25,8 +27,9 @@ use crate::node::health;
 use crate::terminal::signals::Signals;
 use crate::text::size::ByteSize;
 use crate::text::style::Look;
+pub use asked::Asked;
 pub(crate) use folder::first_http;
-pub use folder::{Asked, Folder, LocalNode};
+pub use folder::{Folder, LocalNode};
 use http_endpoint::LocalHttpEndpoint;
 pub use processes::Processes;
 use redis_endpoint::{CLICKS, LocalRedisEndpoint};
@@ -80,9 +83,9 @@ pub struct UpArgs {
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "7480",
         value_parser = value_parser!(u16).range(1..))]
     pub http_api: Option<u16>,
-    /// Memory that each node may use for cells
-    #[arg(long, value_name = "BYTES", default_value = "1GiB")]
-    pub memory: ByteSize,
+    /// Memory that each node may use for cells. The default is 1GiB, or the setting of the nodes in the folder
+    #[arg(long, value_name = "BYTES")]
+    pub memory: Option<ByteSize>,
     /// Print one line of JSON when the cluster is ready
     #[arg(long)]
     pub json: bool,

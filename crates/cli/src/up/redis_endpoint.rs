@@ -68,14 +68,14 @@ pub(super) fn certificate_options(data: &Path) -> String {
 mod tests {
     use std::fs;
 
-    use super::super::folder::{Asked, Folder};
+    use super::super::{Asked, Folder};
     use super::*;
     use crate::text::size::ByteSize;
 
     #[test]
     fn the_endpoint_is_as_its_configuration_has_it_by_now() {
         let folder = tempfile::tempdir().unwrap();
-        let memory = ByteSize(1 << 26);
+        let memory = Some(ByteSize(1 << 26));
         let asked = Asked {
             nodes: Some(1),
             sites: Vec::new(),

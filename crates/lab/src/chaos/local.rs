@@ -50,7 +50,7 @@ impl Local {
             tls: false,
             redis: None,
             http_api: None,
-            memory: MEMORY,
+            memory: Some(MEMORY),
         };
         let folder = Folder::open(&data.path().join("cluster"), asked)?;
         let programs = Programs { older: older.map(Path::to_owned), newer: firstseen()? };
