@@ -144,6 +144,9 @@ fn a_token_is_made_shown_once_used_and_taken_back() {
     secured.at_cluster("admin", "filter create clicks --capacity 10k --clock wall --window 1h").ok();
     let new = |arguments: &str| secured.at_cluster("admin", &format!("access token new {arguments}"));
     new("crawler").fails(1, &["no principal `crawler`"]);
+    // A request that fails leaves no file, so that the corrected command below can create it.
+    new("crawler --out crawler.token").fails(1, &["no principal `crawler`"]);
+    assert!(!folder.has("crawler.token"));
     secured.at_cluster("admin", "access grant crawler --filter clicks* --allow observe").ok();
     secured.at_cluster("admin", "access grant keeper --allow security").ok();
     secured.at_cluster("admin", "access enable").ok();
@@ -154,7 +157,7 @@ fn a_token_is_made_shown_once_used_and_taken_back() {
     let token = &folder.read("crawler.token");
     let token = token.trim();
     assert!(token.starts_with("fst_"));
-    new("crawler --out crawler.token").fails(1, &["cannot make the file crawler.token"]);
+    new("crawler --out crawler.token").fails(2, &["crawler.token: the file exists", "--out"]);
     folder.write("input", "a\nb\na\n");
     assert_eq!(by_token("dedup --filter clicks input", "crawler.token").ok().out, "a\nb\n");
     by_token("filter drop clicks --yes", "crawler.token").fails(1, &["`crawler` may not manage any filter"]);

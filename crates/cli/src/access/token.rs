@@ -2,12 +2,12 @@
 //! generates a new token itself and shows the token only once. The secret part of the token never leaves this machine:
 //! the cluster receives and stores only a hash of it.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use firstseen_routing::{Access, TokenId, TokenRecord};
 use firstseen_wire::proto::admin;
@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{ListArgs, change, listed, not_yet};
+use crate::exit::UsageError;
 use crate::filter::ClusterAddresses;
 use crate::flags::filter::parse_duration_ms;
 use crate::text::table::Table;
@@ -129,12 +130,14 @@ pub(super) async fn run(args: &TokenArgs, out: &mut dyn Write) -> anyhow::Result
 }
 
 async fn new(NewArgs { principal, expires, out: file, at, json }: &NewArgs, out: &mut dyn Write) -> anyhow::Result<()> {
-    // The file is created before the cluster knows the token. Otherwise an error would leave a token in the cluster
-    // that no user has.
-    let file = file.as_deref().map(private).transpose()?;
+    let operator = at.operator()?;
     let mut random = [0; TOKEN_RANDOM_BYTES];
     getrandom::fill(&mut random).context("the system gives no random numbers")?;
     let token = Token::new(random);
+    let text = token.reveal();
+    // The file is written before the cluster knows the token. Otherwise an error would leave a token in the cluster
+    // that no user has.
+    let file = file.as_deref().map(|path| TokenFile::create(path, &text)).transpose()?;
     let expires_s = expires.end_s(now_s());
     let asked = admin::NewToken {
         principal: principal.clone(),
@@ -142,15 +145,13 @@ async fn new(NewArgs { principal, expires, out: file, at, json }: &NewArgs, out:
         digest: token.digest().to_vec().into(),
         expires_s: expires_s.unwrap_or(0),
     };
-    let operator = at.operator()?;
     change(&operator, Change::AddToken(asked)).await?;
-    let text = token.reveal();
     if *json {
         let document = NewDocument { principal, id: token.id(), token: &text, expires_s };
         return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&document)?)?);
     }
     match file {
-        Some(mut file) => writeln!(file, "{text}")?,
+        Some(file) => file.keep(),
         None => writeln!(out, "{text}")?,
     }
     let until = expires_s.map_or_else(|| "until it is revoked".to_owned(), |end_s| format!("until {}", date(end_s)));
@@ -161,13 +162,49 @@ async fn new(NewArgs { principal, expires, out: file, at, json }: &NewArgs, out:
     not_yet(&operator).await
 }
 
-/// Creates a new file that only its owner can read.
-fn private(path: &Path) -> anyhow::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).with_context(|| format!("cannot make the file {}", path.display()))
+/// A new file with a token, which only its owner can read. Dropping this value removes the file again, so that a request
+/// that fails leaves no file behind.
+struct TokenFile<'a> {
+    path: &'a Path,
+    is_kept: bool,
+}
+
+impl<'a> TokenFile<'a> {
+    /// Creates the file with the token `text`.
+    ///
+    /// # Errors
+    /// Returns an error if the file exists, because it may contain another token, or if it cannot be written.
+    fn create(path: &'a Path, text: &str) -> anyhow::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let shown = path.display();
+        let mut file = match options.open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(UsageError(format!(
+                "cannot write the token to {shown}: the file exists, and may contain another token. Name another file \
+                 with --out, or remove this one"
+            ))),
+            Err(error) => return Err(error).with_context(|| format!("cannot create the file {shown}")),
+        };
+        let created = Self { path, is_kept: false };
+        writeln!(file, "{text}").with_context(|| format!("cannot write the file {shown}"))?;
+        Ok(created)
+    }
+
+    /// Keeps the file, because the cluster knows its token.
+    fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for TokenFile<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            let _ = fs::remove_file(self.path);
+        }
+    }
 }
 
 impl Expiry {
@@ -242,5 +279,20 @@ mod tests {
         for bad in ["0", "500ms", "soon", "-1s", ""] {
             assert!(parse_lifetime(bad).is_err(), "{bad}");
         }
+    }
+
+    /// Regression test. A request that failed left an empty file, and the corrected command failed because the file
+    /// existed.
+    #[test]
+    fn only_a_token_that_the_cluster_knows_leaves_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        drop(TokenFile::create(&path, "fst_1").unwrap());
+        assert!(!path.exists());
+        TokenFile::create(&path, "fst_2").unwrap().keep();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "fst_2\n");
+        let error = TokenFile::create(&path, "fst_3").err().unwrap().to_string();
+        assert!(error.contains("the file exists") && error.contains("--out"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "fst_2\n");
     }
 }
