@@ -127,9 +127,12 @@ pub fn is_usage(error: &anyhow::Error) -> bool {
 /// Returns whether the run failed because the reader of its output has ended, as in `firstseen dedup … | head`. This
 /// happens in normal use, so the run needs no error message.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe))
+    error.chain().any(|cause| {
+        // An error of the JSON writer does not have the error of the pipe as its cause.
+        let json_kind = cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
+        let kind = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        kind.or(json_kind) == Some(ErrorKind::BrokenPipe)
+    })
 }
 
 #[cfg(test)]
@@ -143,6 +146,16 @@ mod tests {
         let missing: anyhow::Result<()> = Err(io::Error::from(ErrorKind::NotFound)).context("cannot read a");
         assert_eq!(advice(&missing.unwrap_err()), "; check the path");
         assert_eq!(advice(&anyhow!("the flags do not fit")), "");
+    }
+
+    /// Regression test. `firstseen plan --json | head` printed an error about its pipe.
+    #[test]
+    fn a_reader_that_has_gone_is_no_error() {
+        let gone: anyhow::Result<()> = Err(io::Error::from(ErrorKind::BrokenPipe)).context("cannot write");
+        assert!(is_broken_pipe(&gone.unwrap_err()));
+        let json = serde_json::Error::io(io::Error::from(ErrorKind::BrokenPipe));
+        assert!(is_broken_pipe(&anyhow!(json)));
+        assert!(!is_broken_pipe(&anyhow!(serde_json::Error::io(io::Error::from(ErrorKind::StorageFull)))));
     }
 
     #[test]
