@@ -19,9 +19,33 @@ const FULL: [&str; 7] = ["up", "top", "node", "cluster", "filter", "access", "ce
 const MOVED: [&str; 4] = ["bench", "chaos", "eval", "generate"];
 
 /// Returns the message to print instead of `error` if the error is about a command that another build or another binary
-/// has.
+/// has, or that users of similar programs expect.
 pub(crate) fn remedy(error: &clap::Error) -> Option<String> {
+    if cfg!(feature = "full")
+        && let Some(remedy) = end_of_a_cluster(error)
+    {
+        return Some(remedy);
+    }
     remedy_of(error, if cfg!(feature = "full") { &[] } else { &FULL })
+}
+
+/// Returns the message about a command or flag by which a user wants to end a local cluster, such as `firstseen down` or
+/// `firstseen up --stop`.
+fn end_of_a_cluster(error: &clap::Error) -> Option<String> {
+    let (kind, names): (_, &[&str]) = match error.kind() {
+        ErrorKind::InvalidSubcommand => (ContextKind::InvalidSubcommand, &["down", "stop"]),
+        ErrorKind::UnknownArgument => (ContextKind::InvalidArg, &["--stop", "--down"]),
+        _ => return None,
+    };
+    let Some(ContextValue::String(name)) = error.get(kind) else { return None };
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
+    let is_about_up = kind == ContextKind::InvalidSubcommand || usage.contains("firstseen up");
+    if !is_about_up || !names.contains(&name.as_str()) {
+        return None;
+    }
+    Some(format!(
+        "there is no `{name}`: `firstseen up --end` ends the cluster of a folder (--data DIR names the folder)"
+    ))
 }
 
 fn remedy_of(error: &clap::Error, left_out: &[&str]) -> Option<String> {
@@ -39,7 +63,7 @@ fn remedy_of(error: &clap::Error, left_out: &[&str]) -> Option<String> {
 mod tests {
     use clap::{Command, Subcommand};
 
-    use super::{FULL, MOVED, remedy_of};
+    use super::{FULL, MOVED, remedy, remedy_of};
     use crate::full::FullCommand;
 
     fn asked_of_lean(word: &str) -> Option<String> {
@@ -57,6 +81,22 @@ mod tests {
     fn a_lean_build_that_is_asked_for_a_cluster_says_how_to_get_one() {
         assert!(asked_of_lean("up").unwrap().contains("cargo build --release"));
         assert_eq!(asked_of_lean("upp"), None);
+    }
+
+    /// Regression test. `firstseen up --stop` and `firstseen down` were unknown, and nothing led to `up --end`.
+    #[test]
+    fn who_wants_to_end_a_cluster_is_told_how() {
+        for line in ["firstseen down", "firstseen stop", "firstseen up --stop", "firstseen up --stop --data it"] {
+            let commands = FullCommand::augment_subcommands(Command::new("firstseen")).subcommand_required(true);
+            let error = commands.try_get_matches_from(line.split(' ')).unwrap_err();
+            let said = remedy(&error).unwrap_or_else(|| panic!("{line}"));
+            assert!(said.contains("`firstseen up --end`"), "{line}: {said}");
+        }
+        for line in ["firstseen up --stopp", "firstseen downn", "firstseen filter list --stop"] {
+            let commands = FullCommand::augment_subcommands(Command::new("firstseen")).subcommand_required(true);
+            let error = commands.try_get_matches_from(line.split(' ')).unwrap_err();
+            assert_eq!(remedy(&error), None, "{line}");
+        }
     }
 
     #[test]
