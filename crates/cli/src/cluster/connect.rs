@@ -4,10 +4,10 @@
 //! attempt has the same request id, so a node that has executed the request does not execute it again. If no node
 //! answers, the module returns an error message that names the addresses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -52,12 +52,21 @@ pub struct Operator {
     patience: Duration,
     /// One channel per address, created with the first request.
     channels: Arc<OnceLock<Vec<Channel>>>,
+    /// Addresses of the requests that are known to take long. The user is told once about the same addresses, although
+    /// a command sends several requests.
+    reported: Arc<Mutex<BTreeSet<Vec<String>>>>,
 }
 
 impl Operator {
     /// Creates an operator that asks the nodes at `addresses`.
     pub fn new(addresses: Vec<String>, connector: TcpConnector) -> Self {
-        Self { addresses, connector: Arc::new(connector), patience: REQUEST_TIMEOUT, channels: Arc::default() }
+        Self {
+            addresses,
+            connector: Arc::new(connector),
+            patience: REQUEST_TIMEOUT,
+            channels: Arc::default(),
+            reported: Arc::default(),
+        }
     }
 
     /// Returns an operator with the same settings that asks only the node at `address`.
@@ -87,7 +96,6 @@ impl Operator {
     /// Returns the error that a node answers, or an error if no node answers.
     pub async fn ask<T>(&self, request: impl AsyncFn(Channel) -> Result<Response<T>, Status>) -> anyhow::Result<T> {
         let begun = Instant::now();
-        let mut has_reported = false;
         let deadline = begun + self.patience;
         let channels = self.channels()?;
         let mut attempts = self.addresses.iter().zip(channels).cycle();
@@ -113,12 +121,18 @@ impl Operator {
             if !kind.is_worth_retrying() || Instant::now() + PAUSE > deadline {
                 return Err(refused(address, kind, &status));
             }
-            if !has_reported && begun.elapsed() > SILENCE {
+            if begun.elapsed() > SILENCE && self.is_first_report() {
                 notice!("firstseen: {address}: {}; asking again for {:.0?} in all", status.message(), self.patience);
-                has_reported = true;
             }
             sleep(PAUSE).await;
         }
+    }
+
+    /// Returns whether the user has not been told yet that the addresses of this operator take long, and notes that the
+    /// user is told now.
+    fn is_first_report(&self) -> bool {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        reported.insert(self.addresses.clone())
     }
 
     /// Returns the channels, which stay open from one request to the next.
@@ -191,4 +205,20 @@ fn root_cause(status: &Status) -> String {
         cause = source;
     }
     cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_wire::net::TcpConnector;
+
+    use super::*;
+
+    /// Regression test. A command whose requests took long said twice that it was asking again.
+    #[test]
+    fn the_same_addresses_are_reported_once() {
+        let operator = Operator::new(vec!["a:1".to_owned(), "b:1".to_owned()], TcpConnector::default());
+        let again = operator.clone().within(Duration::from_secs(1));
+        assert!(operator.is_first_report() && !again.is_first_report());
+        assert!(again.at("a:1").is_first_report() && !operator.at("a:1").is_first_report());
+    }
 }
