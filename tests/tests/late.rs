@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::run::{Folder, number};
+use crate::local_cluster::LocalCluster;
+use crate::run::{Folder, example, number};
 
 const YEAR_S: u64 = 365 * 86_400;
 const NOW_S: u64 = 1_700_000_000;
@@ -50,7 +51,36 @@ fn records_that_an_earlier_run_has_read_can_be_dropped() {
         "{}",
         again.err
     );
+    assert!(!again.err.contains("oldest"), "the order of the file is not the reason: {}", again.err);
     assert_eq!(folder.dedup(&format!("--late duplicate {flags}")).ok().out, "");
+}
+
+/// Regression test. The same log was sent to a filter of a cluster a second time. The message advised to feed the oldest
+/// records first, and with `--late duplicate` a notice advised to sort the log or to use a filter with a lateness of 59
+/// s, although the filter has a lateness of 3 hours.
+#[test]
+fn a_log_that_a_cluster_has_read_before_is_named_as_the_reason() {
+    let folder = Folder::new();
+    let cluster = LocalCluster::start(&folder, "--nodes 1");
+    cluster.create(&folder, "clicks", "--window 24h --capacity 40k").ok();
+    let at = cluster.addresses();
+    let flags = format!("--cluster {at} --filter clicks --format clf {}", example("apache_logs.gz"));
+    folder.dedup(&format!("--out once {flags}")).ok();
+    let said = [
+        "an earlier run, or another producer, has moved the clock of the filter",
+        "--late duplicate",
+        "--late first-seen",
+        "a filter of their own",
+    ];
+    let again = folder.dedup(&format!("--out twice {flags}")).fails(2, &said);
+    assert!(!folder.has("twice"), "nothing is written");
+    assert!(!again.err.contains("oldest") && !again.err.contains("--lateness"), "{}", again.err);
+    for (late, lines) in [("duplicate", 0), ("first-seen", 1)] {
+        let ran = folder.dedup(&format!("--out twice --late {late} --report text {flags}")).ok();
+        let helps = ["oldest", "sort", "greater --lateness"].iter().any(|word| ran.err.contains(word));
+        assert!(!helps, "{late}: {}", ran.err);
+        assert!(folder.read("twice").lines().count() >= lines, "{late}");
+    }
 }
 
 #[test]

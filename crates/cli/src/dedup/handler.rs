@@ -49,6 +49,7 @@ impl<O: Output, D: Verdicts<O::Records>> Handler<O, D> for Dedup {
 
     fn look(&mut self, chunk: &Chunk<'_, O::Records>, decider: &D, outputs: &mut Outputs<O>) {
         self.watch(chunk, decider, outputs);
+        self.order.note_late(chunk.batch, chunk.start, chunk.decisions, &decider.group().window);
         if !chunk.is_retry {
             self.check_order(chunk, decider, outputs);
         }
@@ -107,7 +108,7 @@ impl Dedup {
     ) -> anyhow::Result<()> {
         let target = match self.chosen(answer) {
             Some(chosen) => {
-                let destination = self.answer_late(chunk, event, chosen, outputs);
+                let destination = self.answer_late(chunk, event, chosen, decider, outputs);
                 Some(output(outputs, destination))
             }
             None => {
@@ -152,7 +153,8 @@ impl Dedup {
             answers: chunk.decisions,
             is_implausible: |place: usize| decider.is_implausible(chunk.start + place),
             past_lateness: decider.past_lateness(),
-            lateness_ms: decider.definition().map_or(0, lateness_ms),
+            lateness_ms: lateness_ms(decider.group()),
+            window: &decider.group().window,
             clock_ms: decider.clock_ms(),
         };
         let Some((event, wrong)) = self.order.look(chunk.batch, chunk.start, &found) else { return };

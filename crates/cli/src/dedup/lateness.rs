@@ -60,11 +60,12 @@ impl PastLateness {
 /// Returns the text that a report prints after the number of late records. The text says what the flags `--late` and
 /// `--unjudged` made of these records, and which flag avoids late records. `definition` is the definition of a filter
 /// in this process. It is `None` for a filter of a cluster, because this command cannot change the settings of such a
-/// filter.
+/// filter. `is_by_order` says that records were late because of the order of the input, so that a flag helps.
 pub(super) fn late_meaning(
     late: Option<LateArg>,
     unjudged: UnjudgedArg,
     definition: Option<&FilterDefinition>,
+    is_by_order: bool,
 ) -> String {
     let before = match definition.map(|definition| &definition.window) {
         Some(Window::LandmarkDuration(_) | Window::LandmarkCalendar(_)) => "of before the last landmark",
@@ -82,7 +83,10 @@ pub(super) fn late_meaning(
         Some(definition) => helps(definition),
         None => Some("a filter that was created with a greater --lateness"),
     };
-    let helps = helps.map_or(String::new(), |helps| format!("; {helps} judges more of them"));
+    let helps = match helps.filter(|_| is_by_order) {
+        Some(helps) => format!("; {helps} judges more of them"),
+        None => String::new(),
+    };
     format!(": {before}: {verdict}{helps}")
 }
 

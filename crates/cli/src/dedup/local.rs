@@ -115,6 +115,10 @@ impl<R: Records> Decider<R> for LocalDecider {
 }
 
 impl<R: Records> Verdicts<R> for LocalDecider {
+    fn group(&self) -> &FilterDefinition {
+        &self.header.definition.group
+    }
+
     fn definition(&self) -> Option<&FilterDefinition> {
         Some(&self.header.definition.group)
     }

@@ -18,6 +18,9 @@ use crate::input::{Batch, STANDARD_INPUT};
 /// implausible time, these times themselves are probably wrong.
 const IMPLAUSIBLE_DIVISOR: usize = 16;
 
+/// Largest step in which a filter measures its window, as a fraction of the window: an eighth.
+const STEP_PART: u64 = 8;
+
 /// What is known about the order of the input.
 #[derive(Debug, Default)]
 pub(super) struct OrderOfInput {
@@ -25,8 +28,11 @@ pub(super) struct OrderOfInput {
     file: usize,
     /// Greatest time that the files before the present file have reached, in milliseconds.
     before_file_ms: Option<u64>,
-    /// Greatest time that the input has reached, in milliseconds.
+    /// Greatest time that the input of this run has reached, in milliseconds. Earlier runs and other producers do not
+    /// count, although they move the clock of the filter too.
     reached_ms: Option<u64>,
+    /// Whether a record was late because earlier records of this run have later times.
+    pub(super) has_own_late: bool,
 }
 
 /// The parts of the answers to some consecutive records that depend on the order of times.
@@ -39,6 +45,8 @@ pub(super) struct Ordered<'a, F> {
     pub(super) past_lateness: Option<usize>,
     /// Lateness of the filter, in milliseconds.
     pub(super) lateness_ms: u64,
+    /// Window of the filter.
+    pub(super) window: &'a Window,
     /// Greatest time that was judged, including these records, if this process knows it. Greater times are wrong.
     pub(super) clock_ms: Option<u64>,
 }
@@ -65,11 +73,6 @@ impl<F: Fn(usize) -> bool> Ordered<'_, F> {
 }
 
 impl OrderOfInput {
-    /// Creates the state of a run that continues at the time that an earlier run has reached, if there was one.
-    pub(super) fn from(reached_ms: Option<u64>) -> Self {
-        Self { reached_ms, ..Self::default() }
-    }
-
     /// Notes that the next batch is answered from now on.
     pub(super) fn begin<R>(&mut self, batch: &Batch<R>) {
         if batch.file != self.file {
@@ -100,9 +103,39 @@ impl OrderOfInput {
         }
         let late = found.answers.iter().position(|answer| *answer == Answer::Late);
         let event = start + late.into_iter().chain(found.implausible().next()).chain(found.past_lateness).min()?;
+        if found.answers[event - start] == Answer::Late && !self.is_late_by_order(batch, event, found.window) {
+            return None;
+        }
         let wrong = self.wrong(batch, event, found)?;
         self.is_told = true;
         Some((event, wrong))
+    }
+
+    /// Notes whether one of the late events of a chunk is late because of the order of the input. `answers` are those to
+    /// the events of `batch` from number `start` on.
+    pub(super) fn note_late<R>(&mut self, batch: &Batch<R>, start: usize, answers: &[Answer], window: &Window) {
+        if self.has_own_late || !answers.contains(&Answer::Late) {
+            return;
+        }
+        let times_ms: Vec<u64> = batch.own_times_ms().take(start + answers.len()).collect();
+        let Some((before_ms, chunk_ms)) = times_ms.split_at_checked(start) else { return };
+        let mut reached_ms = before_ms.iter().copied().max().max(self.reached_ms).unwrap_or(0);
+        for (time_ms, answer) in chunk_ms.iter().zip(answers) {
+            if *answer == Answer::Late && reached_ms > time_ms.saturating_add(late_from_ms(window)) {
+                self.has_own_late = true;
+                return;
+            }
+            reached_ms = reached_ms.max(*time_ms);
+        }
+    }
+
+    /// Returns whether the late event number `event` of `batch` is late because earlier records of this run have later
+    /// times. Otherwise an earlier run or another producer has moved the clock of the filter.
+    pub(super) fn is_late_by_order<R>(&self, batch: &Batch<R>, event: usize, window: &Window) -> bool {
+        let mut times_ms = batch.own_times_ms();
+        let before_ms = times_ms.by_ref().take(event).max().max(self.reached_ms);
+        let (Some(before_ms), Some(time_ms)) = (before_ms, times_ms.next()) else { return false };
+        before_ms > time_ms.saturating_add(late_from_ms(window))
     }
 
     fn wrong<R, F: Fn(usize) -> bool>(&self, batch: &Batch<R>, event: usize, found: &Ordered<'_, F>) -> Option<Wrong> {
@@ -112,8 +145,12 @@ impl OrderOfInput {
         let implausible = found.implausible().count();
         let are_late = found.past_lateness.is_some() || found.answers.contains(&Answer::Late);
         let is_doubt = !are_late && (implausible == 1 || IMPLAUSIBLE_DIVISOR * implausible < found.answers.len());
-        match Disorder::of(&times_ms) {
+        let disorder = Disorder::of(&times_ms);
+        let behind_run_ms = disorder.behind_ms.max(self.reached_ms.unwrap_or(0).saturating_sub(time_ms));
+        match disorder {
             _ if are_late && time_ms < before_ms => Some(Wrong::Files),
+            // If the lateness is sufficient for this order, the order is not the reason.
+            _ if are_late && behind_run_ms <= found.lateness_ms => None,
             Disorder { order: Order::Descending, behind_ms } => Some(Wrong::Falling { behind_ms }),
             Disorder { order: Order::Unsorted, behind_ms } => Some(Wrong::Unsorted { behind_ms }),
             // A few wrong times among right ones have their own message.
@@ -127,6 +164,16 @@ impl OrderOfInput {
                 (behind_ms > found.lateness_ms).then_some(Wrong::Disordered { behind_ms })
             }
         }
+    }
+}
+
+/// Returns by how much, in milliseconds, records of the run must precede the time of a late record if they are the reason
+/// why it is late.
+fn late_from_ms(window: &Window) -> u64 {
+    match window {
+        // A filter measures the window in steps, so that a record can be late a step earlier.
+        Window::Duration(window_ms) => window_ms - window_ms / STEP_PART,
+        _ => 0,
     }
 }
 

@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use firstseen_client::{
     CallError, Client, ConnectError, ConnectOptions, Filter, FilterError, Mismatch, NodeTraffic, Verdict,
 };
-use firstseen_filter::{Digest, FilterSecret, Unit};
+use firstseen_filter::{Digest, FilterDefinition, FilterSecret, Unit};
 use firstseen_records::Records;
 use firstseen_routing::{Answer, Reason};
 use tokio::runtime::Runtime;
@@ -409,6 +409,10 @@ impl<R: Records> Decider<R> for Remote<R> {
 }
 
 impl<R: Records> Verdicts<R> for Remote<R> {
+    fn group(&self) -> &FilterDefinition {
+        &self.filter.info().definition.group
+    }
+
     fn why(&self, index: usize) -> Option<Why> {
         let Some(Verdict::Undecided(reason)) = self.verdicts.get(index) else { return None };
         Some(self.cause(*reason))

@@ -113,7 +113,7 @@ fn finish<D: Verdicts<Block>>(
         tally: Tally::new(args.input.source.is_some(), secret),
         late: args.output.late,
         troubles: Outages::default(),
-        order: OrderOfInput::from(decider.clock_ms()),
+        order: OrderOfInput::default(),
     };
     let begun = prepared.started;
     let gate = Gate::new(queue.is_stream(), args.input.format(), args.input.separator);
@@ -135,7 +135,8 @@ fn report<D: Verdicts<Block>>(
     seconds: f64,
     interrupted: bool,
 ) -> Report {
-    let Driver { decider, handler: Dedup { tally, .. }, outputs: Outputs { unjudged, .. }, left_out, .. } = driver;
+    let Driver { decider, handler: Dedup { tally, order, .. }, outputs: Outputs { unjudged, .. }, left_out, .. } =
+        driver;
     let counts = Counts { rejected: unjudged.unread_total(), ..tally.counts };
     let (top_sources_duplicates, top_sources_first_seen) = tally.top_sources().unzip();
     let clock_ms = decider.clock_ms();
@@ -145,7 +146,7 @@ fn report<D: Verdicts<Block>>(
         unjudged: unjudged.by_reason(),
         blank_lines: unjudged.blank_lines(),
         left_out: *left_out,
-        late_meaning: late_meaning(args.output.late, args.run.unjudged, decider.definition()),
+        late_meaning: late_meaning(args.output.late, args.run.unjudged, decider.definition(), order.has_own_late),
         seconds,
         events_per_s: counts.events as f64 / seconds,
         time_zone: args.input.tz.clone(),

@@ -13,6 +13,7 @@ use super::verdicts::Verdicts;
 use crate::driver::Outputs;
 use crate::output::Output;
 use crate::unjudged::counts::Place;
+use crate::unjudged::reason::{Explanation, LATE_BY_OTHERS};
 use crate::unjudged::{Disposition, UnjudgedReason};
 
 /// Message about the last record of a file if its time is far ahead of the other times of the file, and no later record
@@ -39,7 +40,10 @@ impl Dedup {
     ) -> anyhow::Result<Disposition> {
         let at = place(chunk, event);
         match answer {
-            Answer::Late => self.late(event, at, outputs),
+            Answer::Late => {
+                let why = self.why_late(chunk, event, decider, outputs);
+                self.late(event, why, at, outputs)
+            }
             Answer::Refused if chunk.batch.is_before_older && event.index + 1 == event.parsed.len() => {
                 self.undecided(UnjudgedReason::Future, AT_FILE_END, at, outputs)
             }
@@ -67,15 +71,32 @@ impl Dedup {
         Ok(fate)
     }
 
+    /// Returns why an event is late: because of the order of the input, or because an earlier run or another producer has
+    /// moved the clock of the filter.
+    fn why_late<O: Output>(
+        &self,
+        chunk: &Chunk<'_, O::Records>,
+        event: &Event<'_, O::Records>,
+        decider: &impl Verdicts<O::Records>,
+        outputs: &Outputs<O>,
+    ) -> Explanation {
+        // Only the first late record is explained. For the others, this saves a scan of the records before them.
+        let is_explained = outputs.unjudged.has_named(UnjudgedReason::Late);
+        if !is_explained && !self.order.is_late_by_order(chunk.batch, event.index, &decider.group().window) {
+            return LATE_BY_OTHERS;
+        }
+        UnjudgedReason::Late.explanation()
+    }
+
     /// Counts a late event if the user has not chosen what happens to late events.
     fn late<O: Output>(
         &mut self,
         event: &Event<'_, O::Records>,
+        why: Explanation,
         at: Place,
         outputs: &mut Outputs<O>,
     ) -> anyhow::Result<Disposition> {
-        let reason = UnjudgedReason::Late;
-        let fate = outputs.unjudged.undecided(reason, reason.meaning(), at, &outputs.progress)?;
+        let fate = outputs.unjudged.late(why, at, &outputs.progress)?;
         self.tally.counts.late += 1;
         if fate == Disposition::Passed && self.late.is_none() {
             self.tally.late_unjudged += 1;
@@ -103,11 +124,13 @@ impl Dedup {
         chunk: &Chunk<'_, O::Records>,
         event: &Event<'_, O::Records>,
         answer: Answer,
+        decider: &impl Verdicts<O::Records>,
         outputs: &mut Outputs<O>,
     ) -> Destination {
         let what =
             if answer == Answer::Duplicate { "dropped (--late duplicate)" } else { "passed on (--late first-seen)" };
-        outputs.unjudged.name_chosen(UnjudgedReason::Late, what, place(chunk, event), &outputs.progress);
+        let why = self.why_late(chunk, event, decider, outputs);
+        outputs.unjudged.name_chosen(why, what, place(chunk, event), &outputs.progress);
         self.tally.counts.late += 1;
         self.decided(event, answer)
     }

@@ -26,6 +26,9 @@ pub(super) trait Verdicts<R: Records>: Decider<R, Decision = Answer> {
         false
     }
 
+    /// Returns the definition of the filter, or of one of its slice groups.
+    fn group(&self) -> &FilterDefinition;
+
     /// Returns the definition of the filter. The result is `None` for a filter of a cluster, whose settings are not
     /// flags of this run.
     fn definition(&self) -> Option<&FilterDefinition> {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use firstseen_records::{RejectKind, RejectReason};
 
+use super::reason::Explanation;
 use super::{Disposition, UnjudgedArg, UnjudgedReason};
 use crate::exit::UsageError;
 use crate::input::name;
@@ -89,7 +90,8 @@ impl Unjudged {
             self.blank_lines += 1;
         } else {
             self.unread += 1;
-            self.count(UnjudgedReason::Unread(kind), place, reason, fate, progress)?;
+            let unread = UnjudgedReason::Unread(kind);
+            self.count(unread, place, reason, unread.cure(), fate, progress)?;
         }
         self.rejected += u64::from(fate == Disposition::Rejected && kind != RejectKind::Blank);
         self.last_fate = Some(fate);
@@ -103,7 +105,8 @@ impl Unjudged {
     pub(crate) fn implausible(&mut self, place: Place, progress: &Progress) -> anyhow::Result<Disposition> {
         let details = "its time is more than --future-max ahead of the others, which do not confirm it";
         self.unread += 1;
-        let fate = self.count(UnjudgedReason::Future, place, details, self.aside(), progress)?;
+        let reason = UnjudgedReason::Future;
+        let fate = self.count(reason, place, details, reason.cure(), self.aside(), progress)?;
         self.rejected += u64::from(fate == Disposition::Rejected);
         Ok(fate)
     }
@@ -119,7 +122,15 @@ impl Unjudged {
         place: Place,
         progress: &Progress,
     ) -> anyhow::Result<Disposition> {
-        self.count(reason, place, details, self.passed(), progress)
+        self.count(reason, place, details, reason.cure(), self.passed(), progress)
+    }
+
+    /// Counts a late record. `why` explains why it is late.
+    ///
+    /// # Errors
+    /// Returns an error with `--unjudged fail`.
+    pub(crate) fn late(&mut self, why: Explanation, place: Place, progress: &Progress) -> anyhow::Result<Disposition> {
+        self.count(UnjudgedReason::Late, place, why.meaning, why.cure, self.passed(), progress)
     }
 
     fn count(
@@ -127,6 +138,7 @@ impl Unjudged {
         reason: UnjudgedReason,
         place: Place,
         details: impl Display,
+        cure: &str,
         fate: Disposition,
         progress: &Progress,
     ) -> anyhow::Result<Disposition> {
@@ -136,7 +148,6 @@ impl Unjudged {
         }
         let place = self.place(place);
         let name = reason.name();
-        let cure = reason.cure();
         self.first.get_or_insert_with(|| format!("{place}: {details}; {cure}"));
         if self.arg == UnjudgedArg::Fail {
             let text = format!("{place}: {details} ({name}); --unjudged fail ends the run before it; {cure}");
@@ -166,17 +177,13 @@ impl Unjudged {
         }
     }
 
-    /// Reports the first record of a reason for which the user has chosen what happens, so that the record counts as
-    /// judged.
-    pub(crate) fn name_chosen(&mut self, reason: UnjudgedReason, fate: &str, place: Place, progress: &Progress) {
+    /// Reports the first late record if the user has chosen what happens to late records, so that the record counts as
+    /// judged. `why` explains why it is late.
+    pub(crate) fn name_chosen(&mut self, why: Explanation, fate: &str, place: Place, progress: &Progress) {
+        let reason = UnjudgedReason::Late;
         if self.named.insert(reason) {
-            let line = format!(
-                "firstseen: {}: {fate}: {} ({}); {}",
-                self.place(place),
-                reason.meaning(),
-                reason.name(),
-                reason.cure()
-            );
+            let line =
+                format!("firstseen: {}: {fate}: {} ({}); {}", self.place(place), why.meaning, reason.name(), why.cure);
             self.print_or_hold(line, progress);
         }
     }
@@ -184,6 +191,11 @@ impl Unjudged {
     /// Notes that a message about this reason was already printed elsewhere.
     pub(crate) fn was_named(&mut self, reason: UnjudgedReason) {
         self.named.insert(reason);
+    }
+
+    /// Returns whether a message about this reason was already printed.
+    pub(crate) fn has_named(&self, reason: UnjudgedReason) -> bool {
+        self.named.contains(&reason)
     }
 
     /// Returns what happens to a record that belongs into the file of `--rejected`.

@@ -10,7 +10,7 @@
 
 pub(crate) mod counts;
 pub(crate) mod gate;
-mod reason;
+pub(crate) mod reason;
 
 use clap::ValueEnum;
 

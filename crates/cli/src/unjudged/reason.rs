@@ -7,6 +7,23 @@ use std::borrow::Cow;
 use firstseen_records::RejectKind;
 use firstseen_routing::Reason;
 
+/// What is wrong with a record, and what the user can do about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Explanation {
+    /// End of a sentence that starts with "the record" or with its place.
+    pub(crate) meaning: &'static str,
+    /// What the user can do.
+    pub(crate) cure: &'static str,
+}
+
+/// Explanation of a late record that is not late by the order of the run's own records. Sorting the input and a greater
+/// lateness do not help in this case.
+pub(crate) const LATE_BY_OTHERS: Explanation = Explanation {
+    meaning: "an earlier run, or another producer, has moved the clock of the filter past its time by more than the window",
+    cure: "if an earlier run has read these records, drop them with --late duplicate; or pass all late records on with \
+           --late first-seen; or judge them with a filter of their own (another --filter or --state)",
+};
+
 /// Why a record cannot be judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum UnjudgedReason {
@@ -80,15 +97,19 @@ impl UnjudgedReason {
                 "correct the clock that stamped it, name the zone of its time with --tz, or accept it with a greater --future-max"
             }
             Self::Late => {
-                "feed the oldest records first; if an earlier run has read these records, drop them with --late \
-                 duplicate; otherwise use a filter that has seen no newer records, or a greater --lateness (with \
-                 --cluster: `firstseen filter alter --lateness`)"
+                "feed the oldest records first, or use a greater --lateness, up to twice the window (with --cluster: \
+                 `firstseen filter alter --lateness`)"
             }
             Self::Full => {
                 "give the filter more room with --capacity or --growth, in a cluster with `firstseen filter alter --capacity`"
             }
             Self::Cluster(reason) => cluster_remedy(reason),
         }
+    }
+
+    /// Returns what is wrong with the record, and what the user can do about it.
+    pub(crate) fn explanation(self) -> Explanation {
+        Explanation { meaning: self.meaning(), cure: self.cure() }
     }
 
     /// Returns whether the record could not be judged because of a problem with the cluster or with the connection to
