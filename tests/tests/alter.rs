@@ -283,7 +283,8 @@ fn what_cannot_be_altered_says_what_to_do_instead() {
         ("endless --capacity 1M", "no window"),
         ("counted --capacity 1M", "counts events"),
         ("daily --window 48h", "--capacity 10M"),
-        ("daily", "it is so already"),
+        ("daily", "no flag says what changes"),
+        ("daily --capacity 200k", "it is so already"),
         ("daily --capacity 500M", "do not fit"),
         ("daily --finish", "is not being altered"),
     ] {

@@ -89,7 +89,9 @@ fn operators_see_filters_and_mistakes() {
     folder.run(&format!("cluster leave nobody --addr {one}")).fails(2, &["no node `nobody`", "node-1"]);
     assert!(folder.run(&format!("filter list --cluster {at}")).ok().out.contains("timing"));
     // There is no terminal to ask for a confirmation.
-    folder.run(&format!("filter drop clicks --cluster {at}")).fails(2, &["filter `clicks`", "say --yes"]);
+    folder
+        .run(&format!("filter drop clicks --cluster {at}"))
+        .fails(2, &["filter `clicks` would be dropped", "say --yes"]);
     let forgiven = folder.run(&format!("filter forgive clicks --cluster {at}")).ok().out;
     assert!(forgiven.contains("there is nothing to forgive"), "{forgiven}");
     assert!(folder.run(&format!("filter list --cluster {at}")).ok().out.contains("clicks"), "nothing was changed");

@@ -104,8 +104,9 @@ pub struct ChangeArgs {
     /// How the filter grows beyond its capacity: none, equal:N. The default is the growth of a new filter
     #[arg(long, value_name = "RULE")]
     pub growth: Option<GrowthArg>,
-    /// Hash events with a new secret. For producers that hash events themselves (`firstseen dedup`), new events are
-    /// undecided until the predecessor is removed and the producers are restarted
+    /// Hash events with a new secret, which clients and `firstseen dedup` get without a restart. Producers that send
+    /// digests (`observe_digests` of the Rust client) get `altered` for new events, until the predecessor is removed
+    /// and they open the filter again
     #[arg(long)]
     pub new_secret: bool,
     /// Seed of the secret that `--new-secret` creates. The default is a random seed
@@ -279,6 +280,14 @@ pub(super) async fn run(args: &AlterArgs, operator: &Operator, out: &mut dyn Wri
         return Err(UsageError(format!(
             "--seed is that of a new secret, and filter `{}` would keep its own: add --new-secret to hash events anew, or leave \
              out --seed",
+            args.name
+        ))
+        .into());
+    }
+    if !args.finish && !args.change.redefines() && !args.change.new_secret {
+        return Err(UsageError(format!(
+            "filter `{}` is not altered: no flag says what changes; give one or more of --window, --capacity, --fpr, --memory, \
+             --kind, --slicing, --lateness, --ticks, --growth and --new-secret, or --finish to end an alteration",
             args.name
         ))
         .into());

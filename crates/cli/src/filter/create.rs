@@ -41,14 +41,12 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
     let reply = operator.call(async |mut client| client.create_filter(request.clone()).await).await?;
     let filter = reply.filter.context("the node does not say what it made")?;
     let (number, filter) = filter_record(filter)?;
-    let name = &filter.name;
+    let name = filter.name.as_str();
     let was_there = if reply.existed { ", was there" } else { "" };
     let made = format!("filter {name}, number {number}{was_there}: {}", describe(&filter.definition));
     writeln!(out, "{}", wrapped(&made))?;
     if !reply.unreachable.is_empty() {
-        let name =
-            |number: &u64| map.nodes.get(&NodeId(*number)).map_or_else(|| number.to_string(), |node| node.name.clone());
-        let nodes: Vec<String> = reply.unreachable.iter().map(name).collect();
+        let nodes: Vec<String> = reply.unreachable.iter().map(|number| node_name(&map, *number)).collect();
         let nodes = nodes.join(", ");
         notice!(
             "firstseen: of the nodes that own its slices, {nodes} cannot be reached: events there are undecided until \
@@ -60,7 +58,7 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
         writeln!(out, "slicing {slicing}: {why}, as --slicing said nothing else")?;
     }
     if !reply.existed
-        && let Some(loss) = loss_at_restart(&filter.policies, tree.is_some(), filter.definition.group.window)
+        && let Some(loss) = loss_at_restart(name, &filter.policies, tree.is_some(), filter.definition.group.window)
     {
         notice!("firstseen: {loss}");
     }
@@ -70,30 +68,36 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
     }
 }
 
+/// Returns the name of a node, or its number if the map does not contain the node.
+fn node_name(map: &ClusterMap, number: u64) -> String {
+    map.nodes.get(&NodeId(number)).map_or_else(|| number.to_string(), |node| node.name.clone())
+}
+
 /// Returns what a restart of nodes loses, as text. `None` means that it loses nothing.
-fn loss_at_restart(policies: &FilterPolicies, is_tree: bool, window: Window) -> Option<String> {
+fn loss_at_restart(name: &str, policies: &FilterPolicies, is_tree: bool, window: Window) -> Option<String> {
     let until = match window {
         Window::Unbounded => "`firstseen filter forgive` (its events never expire)",
         _ => "their window has passed",
     };
     let what = match (is_tree, policies.durability, policies.copies) {
         (true, ..) => format!(
-            "it is kept in memory: a node that restarts has lost what its slices remember, and their events are undecided until \
+            "filter `{name}` is kept in memory: a node that restarts has lost what its slices remember, and their events are undecided until \
              {until} (filters of trees have no journal and no copies)"
         ),
         (false, Durability::Durable, _) => return None,
         (false, Durability::Interval { .. }, 0) => format!(
-            "a node that crashes has lost what came last, and events of its slices are undecided until {until} (--durability durable \
+            "filter `{name}`: a node that crashes has lost what came last, and events of its slices are undecided until {until} (--durability durable \
              loses nothing; --copies 1 has it fetched from another node)"
         ),
         (false, Durability::Memory, 0) => format!(
-            "it is kept in memory: a node that restarts has lost what its slices remember, and their events are undecided until \
+            "filter `{name}` is kept in memory: a node that restarts has lost what its slices remember, and their events are undecided until \
              {until} (--durability durable loses nothing; --copies 1 has it fetched from another node)"
         ),
         (false, Durability::Memory | Durability::Interval { .. }, _) => {
-            "it is kept in memory: a node that restarts fetches its slices from the other nodes that have them; if all of these \
-             restart at once, the slices are lost (--durability durable loses nothing)"
-                .to_owned()
+            format!(
+                "filter `{name}` is kept in memory: a node that restarts fetches its slices from the other nodes that have \
+                 them; if all of these restart at once, the slices are lost (--durability durable loses nothing)"
+            )
         }
     };
     Some(what)
@@ -234,7 +238,7 @@ pub(super) fn secret(seed: u64) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use clap::{CommandFactory, Parser};
     use firstseen_filter::{CellDefinition, DecayingCells, Kind};
     use firstseen_routing::ClockSource;
     use firstseen_wire::map::{definition, policies};
@@ -295,6 +299,27 @@ mod tests {
         let made = definition("clicks", &request.definition_json).unwrap();
         let CellDefinition::Decaying(DecayingCells { shape }) = made.group.cells else { panic!("{made:?}") };
         assert_eq!((shape.rule.lambda(), made.slicing.to_string().as_str()), (0.25, "horizontal:3"));
+    }
+
+    /// Regression test. The notice said "it is kept in memory", and nothing before it named the filter.
+    #[test]
+    fn the_notice_about_a_restart_names_the_filter() {
+        for copies in [0, 1] {
+            let policies = FilterPolicies { copies, ..FilterPolicies::default() };
+            let said = loss_at_restart("clicks", &policies, false, Window::Duration(1000)).unwrap();
+            assert!(said.starts_with("filter `clicks` is kept in memory: "), "{said}");
+        }
+    }
+
+    /// Regression test. The help had texts of `firstseen dedup`, about a report and about `--lateness auto`.
+    #[test]
+    fn the_help_describes_this_command() {
+        let help = Flags::command().render_long_help().to_string();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        for wrong in ["which the report shows", "`auto` measures", "the filter starts small"] {
+            assert!(!help.contains(wrong), "`{wrong}` is in {help}");
+        }
+        assert!(help.contains("The default is a random secret, which the nodes keep"), "{help}");
     }
 
     #[test]

@@ -122,9 +122,22 @@ firstseen filter create clicks --cluster HOST:PORT --window 24h --capacity 100M 
 firstseen filter create clicks --cluster HOST:PORT --window 24h --capacity 100M --copies 1
 `-h` lists the flags in short; firstseen plan sizes a filter; more: docs/how-to/run-a-cluster.md";
 
+/// Help of flags that `firstseen dedup` also has, where they differ.
+const CAPACITY: &str = "Number of events in one window (`10M`). A filter of a cluster needs it, or --memory or --cells, \
+                        or it grows by --growth equal:4";
+const LATENESS: &str = "How late a record may come and still be judged exactly (`5m`). The default is an eighth of a \
+                        sliding window, and 0 for `--kind cuckoo` and `--clock wall`";
+const SEED: &str = "Seed of the secret with which events are hashed, for runs that can be repeated. The default is a \
+                    random secret, which the nodes keep";
+
 /// Flags of `firstseen filter create`.
 #[derive(Debug, Args)]
-#[command(before_help = EXAMPLES)]
+#[command(
+    before_help = EXAMPLES,
+    mut_arg("capacity", |arg| arg.help(CAPACITY)),
+    mut_arg("lateness", |arg| arg.help(LATENESS)),
+    mut_arg("seed", |arg| arg.help(SEED)),
+)]
 pub struct CreateArgs {
     /// Name of the filter
     pub name: String,
@@ -372,7 +385,7 @@ pub fn run(args: &FilterCommandArgs, out: &mut dyn Write) -> anyhow::Result<()> 
             FilterCommand::Drop(ConfirmedArgs { name, at, yes }) => {
                 let operator = at.operator()?;
                 find(&cluster::status::ask(&operator).await?.map, name)?;
-                agreed(*yes, &format!("filter `{name}` is dropped, with all events that it remembers"))?;
+                agreed(*yes, &format!("filter `{name}` would be dropped, with all events that it remembers"))?;
                 let request = DropFilterRequest { command_id: fresh_id().into(), name: name.clone() };
                 operator.call(async |mut client| client.drop_filter(request.clone()).await).await?;
                 writeln!(out, "filter {name} is dropped")?;
@@ -392,17 +405,66 @@ const NAMES_SHOWN_MAX: usize = 12;
 
 /// Returns the filter of this name.
 fn find<'a>(map: &'a ClusterMap, name: &str) -> anyhow::Result<(FilterId, &'a FilterRecord)> {
-    map.filter_named(name).ok_or_else(|| {
-        let mut there: Vec<&str> = map.filters.values().map(|filter| filter.name.as_str()).collect();
-        there.sort_by_key(|other| strsim::damerau_levenshtein(other, name));
-        let near = match there.first() {
-            None => "the cluster has none: firstseen filter create".to_owned(),
-            Some(nearest) if strsim::jaro_winkler(nearest, name) > 0.8 => format!("did you mean `{nearest}`?"),
-            Some(_) if there.len() > NAMES_SHOWN_MAX => {
-                format!("of the cluster's {} the nearest are {}", there.len(), there[..NAMES_SHOWN_MAX].join(", "))
-            }
-            Some(_) => format!("the cluster has {}", there.join(", ")),
-        };
-        UsageError(format!("no filter `{name}`: {near}")).into()
-    })
+    map.filter_named(name).ok_or_else(|| not_found(map, name).into())
+}
+
+/// Returns the error about a filter that `map` does not contain. The map that a node sends contains only the filters
+/// that the principal of the command may see, so the filter may exist.
+fn not_found(map: &ClusterMap, name: &str) -> UsageError {
+    let mut there: Vec<&str> = map.filters.values().map(|filter| filter.name.as_str()).collect();
+    there.sort_by_key(|other| strsim::damerau_levenshtein(other, name));
+    let others = match there.first() {
+        None => "you may see no filter of this cluster".to_owned(),
+        Some(nearest) if strsim::jaro_winkler(nearest, name) > 0.8 => {
+            return UsageError(format!("no filter `{name}`: did you mean `{nearest}`?"));
+        }
+        Some(_) if there.len() > NAMES_SHOWN_MAX => {
+            let nearest = there[..NAMES_SHOWN_MAX].join(", ");
+            format!("of the {} filters that you may see, the nearest are {nearest}", there.len())
+        }
+        Some(_) => format!("the filters that you may see are {}", there.join(", ")),
+    };
+    UsageError(format!(
+        "no filter `{name}` that you may see: {others}; create it with `firstseen filter create {name}`, or have the \
+         right to see it granted with `firstseen access grant`"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_filter::{FilterSpec, Kind};
+    use firstseen_routing::{Epoch, FilterHistory, FilterPolicies, SlicedDefinition, Slicing};
+
+    use super::*;
+
+    fn map(names: &[&str]) -> ClusterMap {
+        let spec = FilterSpec { capacity_events: Some(1000), ..FilterSpec::new(Kind::Timing, Window::Duration(1000)) };
+        let definition = SlicedDefinition::new(&spec, Slicing::NONE).unwrap();
+        let records = names.iter().map(|name| FilterRecord {
+            name: (*name).to_owned(),
+            definition: definition.clone(),
+            epoch: Epoch::FIRST,
+            policies: FilterPolicies::default(),
+            owners: Vec::new(),
+            copies: Vec::new(),
+            generations: Vec::new(),
+            branch: None,
+            line: FilterHistory::default(),
+        });
+        ClusterMap { filters: (1..).map(FilterId).zip(records).collect(), ..ClusterMap::default() }
+    }
+
+    /// Regression test. A principal that may see only `webhooks` was told that the cluster has no other filter.
+    #[test]
+    fn a_filter_that_is_not_in_the_map_may_exist_nevertheless() {
+        let said = find(&map(&["webhooks"]), "billing").unwrap_err().to_string();
+        assert!(
+            said.contains("no filter `billing` that you may see: the filters that you may see are webhooks"),
+            "{said}"
+        );
+        assert!(said.contains("firstseen access grant") && said.contains("filter create billing"), "{said}");
+        assert!(find(&map(&[]), "billing").unwrap_err().to_string().contains("you may see no filter of this cluster"));
+        let near = find(&map(&["webhooks"]), "webhook").unwrap_err().to_string();
+        assert_eq!(near, "no filter `webhook`: did you mean `webhooks`?");
+    }
 }

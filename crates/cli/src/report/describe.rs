@@ -108,7 +108,11 @@ pub fn describe(definition: &SlicedDefinition) -> String {
         (_, 2..) => parts.push(format!("each of the {} groups of {}", definition.slicing.groups(), definition.slicing)),
         (..) => parts.push(definition.slicing.to_string()),
     }
-    parts.extend(room_events(definition).map(|events| format!("room for {} events", grouped(events))));
+    parts.extend(room_events(definition).map(|events| {
+        // The sizes before this part are those of one group.
+        let whose = if definition.slicing.groups() > 1 { "the whole filter has " } else { "" };
+        format!("{whose}room for {} events", grouped(events))
+    }));
     parts.join(", ")
 }
 
@@ -184,6 +188,19 @@ mod tests {
 
     fn described(spec: FilterSpec) -> String {
         describe(&SlicedDefinition::new(&spec, Slicing::NONE).unwrap())
+    }
+
+    /// Regression test. After "each of the 3 groups", the room of the whole filter read as the room of a group.
+    #[test]
+    fn the_room_is_that_of_the_whole_filter() {
+        let spec =
+            FilterSpec { capacity_events: Some(100_000), ..FilterSpec::new(Kind::Timing, Window::Duration(1000)) };
+        let text = describe(&SlicedDefinition::new(&spec, "horizontal:3".parse().unwrap()).unwrap());
+        let (_, room) =
+            text.split_once("each of the 3 groups of horizontal:3, the whole filter has room for ").unwrap();
+        let events: u64 = room.split(' ').next().unwrap().replace(',', "").parse().unwrap();
+        assert!((100_000..130_000).contains(&events), "{text}");
+        assert!(described(spec).contains(", room for "), "there is one group");
     }
 
     #[test]

@@ -200,8 +200,14 @@ impl FilterReport {
                 lines
             }
             Self::Cluster(report) => {
-                let ClusterReport { filter_name, filter, window, degraded_events, .. } = report;
-                let expected = report.expected_false_positives;
+                let ClusterReport {
+                    filter_name,
+                    filter,
+                    window,
+                    degraded_events,
+                    expected_false_positives: expected,
+                    ..
+                } = report;
                 let mut lines = vec![
                     ("cluster", report.cluster.join(", ")),
                     ("filter", format!("{filter_name}: {filter}, window {window}")),
@@ -210,15 +216,24 @@ impl FilterReport {
                 lines.extend(report.tree.as_ref().map(|tree| ("duplicates at", tree.text())));
                 lines.extend(report.claims.as_ref().map(|claims| ("claims", claims.text())));
                 if *degraded_events > 0 {
-                    let events = grouped(*degraded_events);
-                    let rate = rate(expected / *degraded_events as f64);
-                    let events = format!("{events} events without slices that are down or have lost something");
-                    lines.push(("degraded", format!("{events}; of new ones {rate} are called duplicates")));
+                    lines.push(("degraded", degraded(*degraded_events, *expected)));
                 }
                 lines
             }
         }
     }
+}
+
+/// Returns a sentence about `events` events that were judged without some of their slices. `expected` is the number of
+/// new events among them that are expected to be reported as duplicates.
+fn degraded(events: u64, expected: f64) -> String {
+    let share = expected / events as f64;
+    let effect = if expected > 0.0 {
+        format!("about {} of the new ones among them are reported as duplicates", rate(share))
+    } else {
+        "this reports no new event as a duplicate".to_owned()
+    };
+    format!("{} events were judged without slices that are down or have lost something; {effect}", grouped(events))
 }
 
 #[cfg(test)]
@@ -243,6 +258,15 @@ mod tests {
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!((&json["undecided_reasons"]["unknown"], &json["filter_name"]), (&3.into(), &"clicks".into()));
         assert!(json.get("duplicates_by_level").is_none(), "{json}");
+    }
+
+    #[test]
+    fn the_effect_of_lost_slices_is_a_sentence() {
+        let none = "1,200 events were judged without slices that are down or have lost something; this reports no new \
+                    event as a duplicate";
+        assert_eq!(degraded(1200, 0.0), none);
+        let some = degraded(1200, 12.0);
+        assert!(some.ends_with("; about 1.0000 % of the new ones among them are reported as duplicates"), "{some}");
     }
 
     #[test]
