@@ -205,6 +205,9 @@ fn impossible_flags_are_refused_before_anything_is_written() {
     ] {
         folder.run(&format!("up --nodes 3 {flags}")).fails(2, &[clash]);
     }
+    for command in ["up --stop", "down"] {
+        folder.run(command).fails(2, &["`firstseen up --end` ends the cluster of a folder"]);
+    }
     assert!(!folder.has("firstseen-data"), "a folder is left behind");
 }
 

@@ -39,7 +39,7 @@ fn end_of_a_cluster(error: &clap::Error) -> Option<String> {
     };
     let Some(ContextValue::String(name)) = error.get(kind) else { return None };
     let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
-    let is_about_up = kind == ContextKind::InvalidSubcommand || usage.contains("firstseen up");
+    let is_about_up = kind == ContextKind::InvalidSubcommand || usage.split_whitespace().nth(2) == Some("up");
     if !is_about_up || !names.contains(&name.as_str()) {
         return None;
     }
