@@ -55,9 +55,9 @@ fn records_that_an_earlier_run_has_read_can_be_dropped() {
     assert_eq!(folder.dedup(&format!("--late duplicate {flags}")).ok().out, "");
 }
 
-/// Regression test. The same log was sent to a filter of a cluster a second time. The message advised to feed the oldest
-/// records first, and with `--late duplicate` a notice advised to sort the log or to use a filter with a lateness of 59
-/// s, although the filter has a lateness of 3 hours.
+/// Regression test. The same log was sent to a filter of a cluster a second time. The message advised to feed the
+/// oldest records first, and with `--late duplicate` a notice advised to sort the log or to use a filter with a
+/// lateness of 59 s, although the filter has a lateness of 3 hours.
 #[test]
 fn a_log_that_a_cluster_has_read_before_is_named_as_the_reason() {
     let folder = Folder::new();

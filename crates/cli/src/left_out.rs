@@ -29,8 +29,8 @@ pub(crate) fn remedy(error: &clap::Error) -> Option<String> {
     remedy_of(error, if cfg!(feature = "full") { &[] } else { &FULL })
 }
 
-/// Returns the message about a command or flag by which a user wants to end a local cluster, such as `firstseen down` or
-/// `firstseen up --stop`.
+/// Returns the message about a command or flag by which a user wants to end a local cluster, such as `firstseen down`
+/// or `firstseen up --stop`.
 fn end_of_a_cluster(error: &clap::Error) -> Option<String> {
     let (kind, names): (_, &[&str]) = match error.kind() {
         ErrorKind::InvalidSubcommand => (ContextKind::InvalidSubcommand, &["down", "stop"]),

@@ -162,8 +162,8 @@ async fn new(NewArgs { principal, expires, out: file, at, json }: &NewArgs, out:
     not_yet(&operator).await
 }
 
-/// A new file with a token, which only its owner can read. Dropping this value removes the file again, so that a request
-/// that fails leaves no file behind.
+/// A new file with a token, which only its owner can read. Dropping this value removes the file again, so that a
+/// request that fails leaves no file behind.
 struct TokenFile<'a> {
     path: &'a Path,
     is_kept: bool,

@@ -111,8 +111,8 @@ impl OrderOfInput {
         Some((event, wrong))
     }
 
-    /// Notes whether one of the late events of a chunk is late because of the order of the input. `answers` are those to
-    /// the events of `batch` from number `start` on.
+    /// Notes whether one of the late events of a chunk is late because of the order of the input. `answers` are those
+    /// to the events of `batch` from number `start` on.
     pub(super) fn note_late<R>(&mut self, batch: &Batch<R>, start: usize, answers: &[Answer], window: &Window) {
         if self.has_own_late || !answers.contains(&Answer::Late) {
             return;
@@ -167,8 +167,8 @@ impl OrderOfInput {
     }
 }
 
-/// Returns by how much, in milliseconds, records of the run must precede the time of a late record if they are the reason
-/// why it is late.
+/// Returns by how much, in milliseconds, records of the run must precede the time of a late record if they are the
+/// reason why it is late.
 fn late_from_ms(window: &Window) -> u64 {
     match window {
         // A filter measures the window in steps, so that a record can be late a step earlier.

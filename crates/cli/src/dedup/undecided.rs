@@ -71,8 +71,8 @@ impl Dedup {
         Ok(fate)
     }
 
-    /// Returns why an event is late: because of the order of the input, or because an earlier run or another producer has
-    /// moved the clock of the filter.
+    /// Returns why an event is late: because of the order of the input, or because an earlier run or another producer
+    /// has moved the clock of the filter.
     fn why_late<O: Output>(
         &self,
         chunk: &Chunk<'_, O::Records>,

@@ -286,8 +286,8 @@ pub(super) async fn run(args: &AlterArgs, operator: &Operator, out: &mut dyn Wri
     }
     if !args.finish && !args.change.redefines() && !args.change.new_secret {
         return Err(UsageError(format!(
-            "filter `{}` is not altered: no flag says what changes; give one or more of --window, --capacity, --fpr, --memory, \
-             --kind, --slicing, --lateness, --ticks, --growth and --new-secret, or --finish to end an alteration",
+            "filter `{}` is not altered: no flag says what changes; give one or more of --window, --capacity, --fpr, \
+             --memory, --kind, --slicing, --lateness, --ticks, --growth and --new-secret, or --finish to end an alteration",
             args.name
         ))
         .into());

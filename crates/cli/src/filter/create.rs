@@ -81,22 +81,22 @@ fn loss_at_restart(name: &str, policies: &FilterPolicies, is_tree: bool, window:
     };
     let what = match (is_tree, policies.durability, policies.copies) {
         (true, ..) => format!(
-            "filter `{name}` is kept in memory: a node that restarts has lost what its slices remember, and their events are undecided until \
-             {until} (filters of trees have no journal and no copies)"
+            "filter `{name}` is kept in memory: a node that restarts has lost what its slices remember, and their events \
+             are undecided until {until} (filters of trees have no journal and no copies)"
         ),
         (false, Durability::Durable, _) => return None,
         (false, Durability::Interval { .. }, 0) => format!(
-            "filter `{name}`: a node that crashes has lost what came last, and events of its slices are undecided until {until} (--durability durable \
-             loses nothing; --copies 1 has it fetched from another node)"
+            "filter `{name}`: a node that crashes has lost what came last, and events of its slices are undecided until \
+             {until} (--durability durable loses nothing; --copies 1 has it fetched from another node)"
         ),
         (false, Durability::Memory, 0) => format!(
-            "filter `{name}` is kept in memory: a node that restarts has lost what its slices remember, and their events are undecided until \
-             {until} (--durability durable loses nothing; --copies 1 has it fetched from another node)"
+            "filter `{name}` is kept in memory: a node that restarts has lost what its slices remember, and their events \
+             are undecided until {until} (--durability durable loses nothing; --copies 1 has it fetched from another node)"
         ),
         (false, Durability::Memory | Durability::Interval { .. }, _) => {
             format!(
-                "filter `{name}` is kept in memory: a node that restarts fetches its slices from the other nodes that have \
-                 them; if all of these restart at once, the slices are lost (--durability durable loses nothing)"
+                "filter `{name}` is kept in memory: a node that restarts fetches its slices from the other nodes \
+                 that have them; if all of these restart at once, the slices are lost (--durability durable loses nothing)"
             )
         }
     };

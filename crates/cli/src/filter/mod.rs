@@ -123,8 +123,8 @@ firstseen filter create clicks --cluster HOST:PORT --window 24h --capacity 100M 
 `-h` lists the flags in short; firstseen plan sizes a filter; more: docs/how-to/run-a-cluster.md";
 
 /// Help of flags that `firstseen dedup` also has, where they differ.
-const CAPACITY: &str = "Number of events in one window (`10M`). A filter of a cluster needs it, or --memory or --cells, \
-                        or it grows by --growth equal:4";
+const CAPACITY: &str = "Number of events in one window (`10M`). A filter of a cluster needs it, or --memory or \
+                        --cells, or it grows by --growth equal:4";
 const LATENESS: &str = "How late a record may come and still be judged exactly (`5m`). The default is an eighth of a \
                         sliding window, and 0 for `--kind cuckoo` and `--clock wall`";
 const SEED: &str = "Seed of the secret with which events are hashed, for runs that can be repeated. The default is a \

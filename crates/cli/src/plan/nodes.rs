@@ -50,8 +50,8 @@ pub(super) struct Sliced {
     /// Number of slices that keeps the rate acceptable while these nodes are down (S_f).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) slices_for_failures: Option<u64>,
-    /// False-positive rate while these nodes are down, if the filter has no further copies and its events on slices that
-    /// are down are reported as duplicates.
+    /// False-positive rate while these nodes are down, if the filter has no further copies and its events on slices
+    /// that are down are reported as duplicates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rate_under_failures: Option<f64>,
 }

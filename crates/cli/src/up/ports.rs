@@ -21,8 +21,8 @@ pub(super) fn following(first: u16, count: usize) -> Result<Vec<u16>, UsageError
     if ports.len() < count {
         let highest = usize::from(u16::MAX) + 1 - count;
         return Err(UsageError(format!(
-            "port {first} is too high: the nodes use {count} ports from the port of --port on, which can be {highest} at \
-             most"
+            "port {first} is too high: the nodes use {count} ports from the port of --port on, which can be {highest} \
+             at most"
         )));
     }
     Ok(ports)
