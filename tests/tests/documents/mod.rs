@@ -27,7 +27,7 @@ const LEFT_OUT: [(&str, usize); 17] = [
     ("CONTRIBUTING.md", 4),
     ("README.md", 1),
     ("docs/explanation/simulation.md", 1),
-    ("docs/how-to/add-a-kind.md", 1),
+    ("docs/how-to/add-a-kind.md", 2),
     ("docs/how-to/client.md", 2),
     ("docs/how-to/console.md", 3),
     ("docs/how-to/dedup.md", 1),
