@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::Audit;
-use crate::authenticated_caller::{AuthenticatedCaller, Call, Needs, Right};
+use crate::authenticated_caller::{AuthenticatedCaller, Call, Needs};
 use crate::clock::Clock;
 use crate::clocks::Clocks;
 use crate::edges::{Vouched, random};
@@ -137,8 +137,11 @@ impl NodeServices {
         self.node.audit.denied_stranger(Some(from), self.call, reason);
     }
 
+    /// Opens the session of a client that has identified itself, even if its principal has no right at the moment.
+    /// Each request checks the right that it needs, so a principal without rights learns which right is missing. If
+    /// this function required a right, that client would be told to authenticate, as if its credentials were invalid.
     fn open_session(&self, caller: Caller, from: SocketAddr, shown: Option<Shown>) -> Option<Arc<dyn ClientSession>> {
-        let needs = Needs { role: Role::Producer, right: Some(Right::SomeFilter(FilterVerb::Describe)) };
+        let needs = Needs { role: Role::Producer, right: None };
         let EndpointContext { audit, .. } = &*self.node;
         let who = audit.who(&caller, Some(from));
         let call = Call { path: self.call, needs };

@@ -90,3 +90,21 @@ async fn a_certificate_or_a_token_gives_http_clients_their_rights_and_nothing_el
     assert_eq!(observe(&mut crawler, None, "c").await.0, 403);
     strangers_are_turned_away(&endpoints).await;
 }
+
+/// A client whose only right had been revoked was told with status 401 that its token was unknown, revoked or expired,
+/// or that it had to show a certificate. The operator then replaced credentials that were valid. The endpoint opened a
+/// session only for principals with a right on some filter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_principal_without_a_right_is_told_which_right_is_missing() {
+    let mut endpoints = TlsEndpoints::start().await;
+    let token = endpoints.token.reveal().to_owned();
+    endpoints.revoke_observe("crawler").await;
+    let named = endpoints.named("crawler");
+    for (own, token) in [(None, Some(&*token)), (Some(&named), None)] {
+        let mut client = connected(&endpoints, own).await;
+        let (status, problem) = observe(&mut client, token, "a").await;
+        assert_eq!(status, 403, "{problem}");
+        assert!(problem.contains("`crawler` may not observe filter `clicks`"), "{problem}");
+        assert!(problem.contains("firstseen access grant crawler --filter clicks --allow observe"), "{problem}");
+    }
+}

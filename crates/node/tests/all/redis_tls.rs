@@ -107,3 +107,21 @@ async fn a_certificate_or_a_token_opens_the_endpoint_and_nothing_else_does() {
     strangers_are_turned_away(&endpoints).await;
     a_certificate_that_is_accepted_no_more_is_none(&endpoints, &mut other).await;
 }
+
+/// `AUTH` with a valid token was refused as a wrong password if the principal had no right left. It is accepted, and
+/// the commands that follow say which right is missing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_principal_without_a_right_is_told_which_right_is_missing() {
+    let mut endpoints = TlsEndpoints::start().await;
+    let token = endpoints.token.reveal().to_owned();
+    endpoints.revoke_observe("crawler").await;
+    let mut by_token = connect(endpoints.redis(), &endpoints.own, None).await.expect("a handshake");
+    assert_eq!(ask(&mut by_token, &format!("AUTH crawler {token}")).await, "+OK");
+    let named = endpoints.named("crawler");
+    let by_certificate = connect(endpoints.redis(), &endpoints.own, Some(&named)).await.expect("a handshake");
+    for mut client in [by_token, by_certificate] {
+        let refused = ask(&mut client, "BF.ADD clicks a").await;
+        assert!(refused.starts_with("-NOPERM") && refused.contains("`crawler` may not observe"), "{refused}");
+        assert_eq!(ask(&mut client, "FS.LIST").await, "*0", "it learns of no filter");
+    }
+}

@@ -86,6 +86,13 @@ impl TlsEndpoints {
         self.change(Change::RemoveToken(self.token.id().number())).await;
     }
 
+    /// Revokes the right to observe `clicks` from a principal. The cluster still knows the principal and its tokens.
+    pub async fn revoke_observe(&mut self, principal: &str) {
+        let grants = vec![admin::Grant { verb: Verb::Observe.into(), filters: "clicks".to_owned() }];
+        self.change(Change::Revoke(Rights { principal: principal.to_owned(), grants })).await;
+    }
+
+    /// Removes a principal with its rights and tokens.
     pub async fn revoke(&mut self, principal: &str) {
         self.change(Change::Revoke(Rights { principal: principal.to_owned(), grants: Vec::new() })).await;
     }
