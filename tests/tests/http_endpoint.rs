@@ -151,6 +151,38 @@ fn claims_are_confirmed_and_released_by_their_fences() {
     assert!(none.status == 422 && none.text().contains("--claims"), "{}", none.text());
 }
 
+/// A consumer whose lease had ended was told that its confirm was undecided while another consumer held the event, and
+/// `observe` told it to wait for a minute although no lease is longer than 30 s.
+#[test]
+fn a_claim_that_another_consumer_holds_now_is_not_held() {
+    let endpoint = HttpNode::start("");
+    endpoint.run("filter create jobs --capacity 10k --fpr 1e-8 --clock wall --window 1h --claims 30s");
+    let one =
+        |name: &str, headers: &[(&str, &str)]| endpoint.ask("POST", &format!("/v1/filters/jobs/{name}"), headers, b"");
+    let key = ("Idempotency-Key", "a");
+    let mut fence = None;
+    eventually("a claim", || {
+        fence = one("claim?lease_ms=500", &[key]).header("x-firstseen-fence").map(str::to_owned);
+        fence.is_some()
+    });
+    let fence = fence.expect("a fence");
+    eventually("another consumer's claim", || one("claim", &[key]).status == 200);
+    let fenced = [key, ("X-Firstseen-Fence", &*fence)];
+    let confirmed = one("confirm", &fenced);
+    assert_eq!((confirmed.status, confirmed.problem()), (409, "not-held".to_owned()), "{}", confirmed.text());
+    assert_eq!((confirmed.json()["verdict"].clone(), confirmed.header("retry-after")), (json!("not_held"), None));
+    let body = json!({"events": ["a"], "fences": [fence]});
+    for name in ["confirm", "release"] {
+        let reply = endpoint.post(&format!("/v1/filters/jobs/{name}"), &body);
+        assert_eq!((reply.status, reply.json()["verdicts"].clone()), (200, json!(["not_held"])), "{name}");
+    }
+    for name in ["observe", "test"] {
+        let held = one(name, &[key]);
+        assert_eq!((held.status, held.header("retry-after")), (503, Some("30")), "{name}: {}", held.text());
+        assert_eq!(held.json()["verdict"], json!({"undecided": "claimed"}));
+    }
+}
+
 #[test]
 fn requests_that_cannot_be_carried_out_get_a_problem_document() {
     let endpoint = HttpNode::start("body_bytes_max = 1000\n");

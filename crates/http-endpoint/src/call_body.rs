@@ -19,6 +19,13 @@ use crate::connected_client::refused;
 use crate::kind::CallKind;
 use crate::problem::{Problem, ProblemKind};
 
+/// Answers to a call, and the facts about its filter that the reply needs.
+pub(crate) struct CallAnswers {
+    pub(crate) answers: Answers,
+    /// Longest lease of a claim in the filter. `None` means that its events cannot be claimed.
+    pub(crate) lease_max: Option<Duration>,
+}
+
 /// Asks the cluster about the events of a call.
 ///
 /// # Errors
@@ -29,7 +36,7 @@ pub(crate) async fn ask(
     name: &Arc<str>,
     kind: CallKind,
     asking: &Asking<'_>,
-) -> Result<Answers, Problem> {
+) -> Result<CallAnswers, Problem> {
     let events = u32::try_from(asking.events.len()).unwrap_or(u32::MAX);
     client_session.may(kind.verb(), name, events).map_err(refused)?;
     let facts = filters.facts(name).await.map_err(not_opened)?;
@@ -75,7 +82,7 @@ pub(crate) async fn ask(
     {
         answers.end_grants(0..items.len());
     }
-    Ok(answers)
+    Ok(CallAnswers { answers, lease_max: facts.lease_max })
 }
 
 /// Checks whether the filter accepts the times and the time to live of the events.

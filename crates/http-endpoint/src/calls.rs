@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 
 use crate::body::{Asking, ClaimBody, EventLines, HeldBody, ObserveBody, TestBody};
 use crate::call::{CallOptions, Naming, media_type, reject_compressed};
-use crate::call_body::{ask, not_opened};
+use crate::call_body::{CallAnswers, ask, not_opened};
 use crate::catalogue::{FilterDescription, FilterNames, describe};
 use crate::connected_client::{ConnectedClient, refused};
 use crate::kind::CallKind;
@@ -26,7 +26,7 @@ use crate::problem::{Problem, ProblemDocument, ProblemKind};
 use crate::reply;
 use crate::reserved_bytes::{ReservedBytes, whole};
 use crate::shared::Shared;
-use crate::verdicts::{Claims, OneVerdict, Verdicts};
+use crate::verdicts::{Claims, OneVerdict, ShownVerdict, Verdicts};
 
 /// Replies that every call about a filter can return, in addition to its own replies.
 #[derive(utoipa::IntoResponses)]
@@ -65,7 +65,7 @@ pub(crate) enum BodyProblems {
     /// The body did not arrive in time.
     #[response(status = 408, content_type = "application/problem+json")]
     BodyTooSlow(#[to_schema] ProblemDocument<'static>),
-    /// The event that a header names was seen before.
+    /// The event that a header names was seen before, or is not held with the fence that a header names.
     #[response(status = 409, content_type = "application/problem+json")]
     Duplicate(#[to_schema] ProblemDocument<'static>),
     /// The body is too large.
@@ -332,13 +332,13 @@ async fn carried_out(shared: &Shared, kind: CallKind, mut request: Request) -> R
     let mut taken = ReservedBytes::new(shared.common.room.clone());
     let body = whole(body, shared.common.body_bytes_max, &mut taken).await?;
     let asking = Asking::read(kind, media.as_deref(), &body, options, naming)?;
-    let answers = ask(&shared.filters, &*client_session, &name, kind, &asking).await?;
+    let CallAnswers { answers, lease_max } = ask(&shared.filters, &*client_session, &name, kind, &asking).await?;
     let counts = &shared.common.counts;
-    let undecided =
-        answers.verdicts.iter().filter(|verdict| matches!(verdict, firstseen_client::Verdict::Undecided(_)));
+    let verdicts = answers.verdicts.iter().map(|verdict| ShownVerdict::of(kind, *verdict));
+    let undecided = verdicts.filter(|verdict| matches!(verdict, ShownVerdict::Undecided(_)));
     counts.undecided.fetch_add(undecided.count() as u64, Ordering::Relaxed);
     counts.events.fetch_add(answers.verdicts.len() as u64, Ordering::Relaxed);
-    Ok(if asking.is_single { reply::single(kind, &answers) } else { reply::list(kind, &answers, taken) })
+    Ok(if asking.is_single { reply::single(kind, &answers, lease_max) } else { reply::list(kind, &answers, taken) })
 }
 
 /// Returns the filter that the path names.

@@ -41,12 +41,20 @@ pub(crate) fn list(kind: CallKind, answers: &Answers, mut taken: ReservedBytes) 
     }
 }
 
-/// Creates the reply about an event that a header names.
-pub(crate) fn single(kind: CallKind, answers: &Answers) -> Response {
+/// Creates the reply about an event that a header names. `lease_max` is the longest lease of a claim in the filter, if
+/// its events can be claimed.
+pub(crate) fn single(kind: CallKind, answers: &Answers, lease_max: Option<Duration>) -> Response {
     let verdict = answers.verdicts.first().copied().unwrap_or(Verdict::Undecided(Reason::Unknown));
     let shown = ShownVerdict::of(kind, verdict);
     match verdict {
-        Verdict::Undecided(reason) => undecided(reason, answers.holds.first()).with_verdict(shown).into_response(),
+        Verdict::Undecided(Reason::Claimed) if kind == CallKind::Confirm => {
+            let detail = "another client holds the event: the lease of this claim ended before the confirm arrived, and the event was \
+                          claimed again. Nothing was recorded; leave the event to the other client";
+            Problem::new(ProblemKind::NotHeld, detail).with_verdict(shown).into_response()
+        }
+        Verdict::Undecided(reason) => {
+            undecided(reason, answers.holds.first(), lease_max).with_verdict(shown).into_response()
+        }
         Verdict::Duplicate => {
             let (problem, detail) = match kind {
                 CallKind::Release => (
@@ -73,9 +81,11 @@ pub(crate) fn single(kind: CallKind, answers: &Answers) -> Response {
 }
 
 /// Creates the problem of an undecided event.
-fn undecided(reason: Reason, hold: Option<&Hold>) -> Problem {
-    let after = match hold {
-        Some(Hold::Other { left_ms }) => Duration::from_millis((*left_ms).into()),
+fn undecided(reason: Reason, hold: Option<&Hold>, lease_max: Option<Duration>) -> Problem {
+    let after = match (hold, lease_max) {
+        (Some(Hold::Other { left_ms }), _) => Duration::from_millis((*left_ms).into()),
+        // Only the reply to a claim says how long the other client may still hold the event. No lease is longer.
+        (_, Some(lease_max)) if reason == Reason::Claimed => lease_max,
         _ if reason.is_worth_retrying() || reason == Reason::ClaimsUnknown => RETRY_AFTER_SHORT,
         _ => RETRY_AFTER_LONG,
     };
@@ -113,7 +123,7 @@ mod tests {
     }
 
     async fn replied(kind: CallKind, verdict: Verdict, hold: Hold) -> (u16, Option<String>, String) {
-        let response = single(kind, &answers(verdict, hold));
+        let response = single(kind, &answers(verdict, hold), Some(Duration::from_secs(10)));
         let after = response.headers().get(header::RETRY_AFTER).map(|after| after.to_str().unwrap().to_owned());
         let status = response.status().as_u16();
         let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
@@ -136,10 +146,18 @@ mod tests {
     #[tokio::test]
     async fn a_claim_shows_its_fence_or_who_waits_for_how_long() {
         let fence = firstseen_routing::Fence::new(FilterId(1), Epoch(1), Incarnation(1), 1).unwrap();
-        let response = single(CallKind::Claim, &answers(Verdict::FirstSeen, Hold::Own(fence)));
+        let response = single(CallKind::Claim, &answers(Verdict::FirstSeen, Hold::Own(fence)), None);
         assert_eq!(response.headers()[FENCE], fence.to_string());
         let held = Verdict::Undecided(Reason::Claimed);
         let (status, after, _) = replied(CallKind::Claim, held, Hold::Other { left_ms: 2500 }).await;
         assert_eq!((status, after.as_deref()), (503, Some("3")));
+        // Without a claim, it was told to wait for a minute, although no lease of the filter is longer than 10 s.
+        for kind in [CallKind::Observe, CallKind::Test] {
+            let (status, after, body) = replied(kind, held, Hold::None).await;
+            assert_eq!((status, after.as_deref()), (503, Some("10")), "{body}");
+        }
+        let (status, after, body) = replied(CallKind::Confirm, held, Hold::None).await;
+        assert!(status == 409 && after.is_none() && body.contains(r#""verdict":"not_held""#), "{body}");
+        assert!(body.contains("urn:firstseen:problem:not-held"), "{body}");
     }
 }

@@ -16,13 +16,13 @@ use crate::kind::CallKind;
 pub(crate) enum ShownVerdict {
     /// No client has named the event before. In the reply to a claim, the claim is granted.
     FirstSeen,
-    /// The event was seen before.
+    /// The event was seen before. In the reply to a confirm, the event is already recorded.
     Duplicate,
     /// The claim is confirmed, and the event is recorded.
     Confirmed,
     /// The claim is released, so other clients may claim the event.
     Released,
-    /// No client holds the event with this fence, so there was nothing to release.
+    /// No client holds the event with this fence, so there was nothing to confirm or to release.
     NotHeld,
     /// The event is undecided, for this reason.
     Undecided(ShownReason),
@@ -82,6 +82,8 @@ impl ShownVerdict {
     /// Returns the word for a verdict in the reply to a call of this kind.
     pub(crate) fn of(kind: CallKind, verdict: Verdict) -> Self {
         match (verdict, kind) {
+            // Another client holds the event, so the lease with the fence of this confirm has ended.
+            (Verdict::Undecided(Reason::Claimed), CallKind::Confirm) => Self::NotHeld,
             (Verdict::Undecided(reason), _) => Self::Undecided(reason.into()),
             (Verdict::FirstSeen, CallKind::Confirm) => Self::Confirmed,
             (Verdict::FirstSeen, CallKind::Release) => Self::Released,
@@ -180,6 +182,16 @@ mod tests {
         assert_eq!(json_of(CallKind::Observe), r#"{"verdicts":["first_seen","duplicate",{"undecided":"full"}]}"#);
         assert_eq!(json_of(CallKind::Confirm), r#"{"verdicts":["confirmed","duplicate",{"undecided":"full"}]}"#);
         assert_eq!(json_of(CallKind::Release), r#"{"verdicts":["released","not_held",{"undecided":"full"}]}"#);
+    }
+
+    /// A confirm of an event that another client had claimed meanwhile was undecided, so a client that followed the
+    /// page about HTTP sent it again until the other client had confirmed the event.
+    #[test]
+    fn a_confirm_of_an_event_that_another_client_holds_is_not_held() {
+        let verdicts = [Verdict::FirstSeen, Verdict::Undecided(Reason::Claimed), Verdict::Duplicate];
+        let json_of = |kind| text(kind, &verdicts, &[]);
+        assert_eq!(json_of(CallKind::Confirm), r#"{"verdicts":["confirmed","not_held","duplicate"]}"#);
+        assert_eq!(json_of(CallKind::Observe), r#"{"verdicts":["first_seen",{"undecided":"claimed"},"duplicate"]}"#);
     }
 
     #[test]
