@@ -13,7 +13,10 @@ pub fn meaning(reason: Reason) -> &'static str {
             "the event is too far ahead of the clock, and nothing was recorded: send its right time, or none"
         }
         Reason::Overloaded | Reason::NotReady => "nothing was recorded: try again later",
-        Reason::SlicesDown => "slices are down: it may be new",
+        Reason::SlicesDown => {
+            "too few of its slices can answer, because nodes are down or slices have lost events (firstseen filter describe lists \
+             them), so it may be new: ask again later, or deliver it"
+        }
         Reason::Claimed => "another consumer is about to deliver it",
         Reason::CutOff | Reason::ClockSkew => "the node cannot tell: nothing was recorded",
         Reason::Forbidden => "the client does not have the right to do this",

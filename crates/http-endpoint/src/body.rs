@@ -14,10 +14,11 @@ use serde::de::{self, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 
-use crate::call::{CallOptions, Naming};
+use crate::call::{CallOptions, Naming, most};
 use crate::kind::CallKind;
 use crate::limits::{EVENTS_MAX, SPAN_MS_MAX, TIME_MS_MAX};
 use crate::problem::{Problem, ProblemKind};
+use crate::unknown_member::parse_problem;
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
@@ -256,7 +257,9 @@ struct FenceText(Fence);
 impl<'de> Deserialize<'de> for FenceText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Cow::<str>::deserialize(deserializer)?;
-        text.parse().map(Self).map_err(|_| D::Error::custom("a fence has 48 hexadecimal digits"))
+        text.parse()
+            .map(Self)
+            .map_err(|_| D::Error::custom("a fence must have 48 hexadecimal digits, as in the reply to the claim"))
     }
 }
 
@@ -290,7 +293,7 @@ impl<'a> Asking<'a> {
         for (what, found) in lengths {
             if found != events && (found > 0 || (what == "fences" && kind.needs_fences())) {
                 return Err(Problem::impossible(format_args!(
-                    "{events} events with {found} {what}: give one for each event"
+                    "the request has {events} events with {found} {what}, but it must have one for each event"
                 )));
             }
         }
@@ -318,14 +321,15 @@ impl<'a> Asking<'a> {
     fn of_header(kind: CallKind, naming: Naming<'a>) -> Result<Self, Problem> {
         let Some(key) = naming.key else {
             return Err(Problem::impossible(format_args!(
-                "there is no event: send events in the body ({JSON}, or {TEXT} with an event a line), or one in the header \
+                "there is no event in the request: send events in the body ({JSON}, or {TEXT} with an event a line), or one in the header \
                  Idempotency-Key"
             )));
         };
         let fences = match naming.fence {
             None if kind.needs_fences() => {
                 return Err(Problem::impossible(format_args!(
-                    "there is no fence: send the one of the claim in the header {}",
+                    "the request has no fence, but a {} must have one: send the fence of the claim in the header {}",
+                    kind.name(),
                     crate::call::FENCE
                 )));
             }
@@ -333,7 +337,11 @@ impl<'a> Asking<'a> {
             Some(text) => {
                 vec![
                     text.parse()
-                        .map_err(|_| Problem::malformed("header x-firstseen-fence has 48 hexadecimal digits"))?,
+                        .map_err(|_| {
+                            Problem::malformed(
+                                "header x-firstseen-fence must have 48 hexadecimal digits: send the fence from the reply to the claim",
+                            )
+                        })?,
                 ]
             }
         };
@@ -343,21 +351,21 @@ impl<'a> Asking<'a> {
     fn of_json(kind: CallKind, body: &'a [u8]) -> Result<Self, Problem> {
         match kind {
             CallKind::Observe => {
-                let ObserveBody { events, times_ms, ttl_ms } = json(body)?;
+                let ObserveBody { events, times_ms, ttl_ms } = json(kind, body)?;
                 let ttl_ms = within("ttl_ms", ttl_ms)?;
                 Ok(Self { ttl_ms, ..Self::of_lists(events, times_ms)? })
             }
             CallKind::Test => {
-                let TestBody { events, times_ms } = json(body)?;
+                let TestBody { events, times_ms } = json(kind, body)?;
                 Self::of_lists(events, times_ms)
             }
             CallKind::Claim => {
-                let ClaimBody { events, times_ms, lease_ms } = json(body)?;
+                let ClaimBody { events, times_ms, lease_ms } = json(kind, body)?;
                 let lease_ms = within("lease_ms", lease_ms)?;
                 Ok(Self { lease_ms, ..Self::of_lists(events, times_ms)? })
             }
             CallKind::Confirm | CallKind::Release => {
-                let HeldBody { events, fences, times_ms } = json(body)?;
+                let HeldBody { events, fences, times_ms } = json(kind, body)?;
                 let fences = fences.0.into_iter().map(|FenceText(fence)| fence).collect();
                 Ok(Self { fences, ..Self::of_lists(events, times_ms)? })
             }
@@ -425,20 +433,23 @@ impl<'a> Asking<'a> {
     }
 }
 
-fn json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+fn json<'a, T: Deserialize<'a>>(kind: CallKind, body: &'a [u8]) -> Result<T, Problem> {
     // The parser would also accept a JSON array of the values, so the first character is checked here.
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(Problem::malformed(
             "body: it is no JSON object: send one with `events`, such as {\"events\": [\"a\"]}",
         ));
     }
-    serde_json::from_slice(body).map_err(|error| Problem::malformed(format_args!("body: {error}")))
+    serde_json::from_slice(body).map_err(|error| parse_problem(kind, &error))
 }
 
 fn within(field: &str, value: Option<Millis>) -> Result<Option<u64>, Problem> {
     match value {
         Some(Millis(value)) if !(1..=SPAN_MS_MAX).contains(&value) => {
-            Err(Problem::malformed(format_args!("body: {field} is {value}; give 1 to {SPAN_MS_MAX} milliseconds")))
+            let most = most(field, SPAN_MS_MAX);
+            Err(Problem::malformed(format_args!(
+                "body: {field} is {value}, and must be a number of milliseconds from 1 to {most}"
+            )))
         }
         value => Ok(value.map(|Millis(value)| value)),
     }
@@ -495,7 +506,7 @@ mod tests {
             (CallKind::Observe, JSON, br#"{"events": [""]}"#, "is empty"),
             (CallKind::Observe, JSON, br#"{"events": ["a"], "ttl": 5}"#, "unknown field `ttl`"),
             (CallKind::Test, JSON, br#"{"events": ["a"], "ttl_ms": 5}"#, "unknown field `ttl_ms`"),
-            (CallKind::Observe, JSON, br#"{"events": ["a"], "ttl_ms": 0}"#, "give 1 to"),
+            (CallKind::Observe, JSON, br#"{"events": ["a"], "ttl_ms": 0}"#, "from 1 to the window"),
             (CallKind::Observe, JSON, br#"{"events": ["a"], "ttl_ms": 1e300}"#, "body: "),
             (CallKind::Observe, JSON, br#"{"events": ["a"], "times_ms": [99999999999999999]}"#, "9999"),
             (CallKind::Observe, JSON, br#"{"events": ["a"], "times_ms": [-1]}"#, "body: "),
@@ -503,7 +514,9 @@ mod tests {
             (CallKind::Observe, JSON, br#"{"events": ["a"]} x"#, "trailing"),
             (CallKind::Observe, JSON, br#"{"events": ["a", "b"], "times_ms": [1]}"#, "2 events with 1 times"),
             (CallKind::Confirm, JSON, br#"{"events": ["a"], "fences": []}"#, "1 events with 0 fences"),
-            (CallKind::Confirm, JSON, br#"{"events": ["a"], "fences": ["x"]}"#, "48 hexadecimal digits"),
+            (CallKind::Confirm, JSON, br#"{"events": ["a"], "fences": ["x"]}"#, "must have 48 hexadecimal digits"),
+            (CallKind::Observe, JSON, br#"{"events": ["a"], "time_ms": 5}"#, "did you mean `times_ms`"),
+            (CallKind::Confirm, JSON, br#"{"events": ["a"], "fence": "x"}"#, "did you mean `fences`"),
             (CallKind::Release, TEXT, b"a", "send application/json"),
             (CallKind::Observe, "application/x-www-form-urlencoded", b"a", "text/plain with an event a line"),
             (CallKind::Observe, JSON, many.as_bytes(), "more than 8192"),

@@ -62,14 +62,29 @@ impl CallOptions {
                 _ => continue,
             };
             let min = u64::from(&*name != "time_ms");
-            let number = value.parse().ok().filter(|number| (min..=max).contains(number)).ok_or_else(|| {
-                Problem::malformed(format_args!("query: {name} is a number of milliseconds, {min} to {max}"))
-            })?;
+            let number = value.parse().ok().filter(|number| (min..=max).contains(number));
+            let number = number.ok_or_else(|| number_problem(&name, min, max))?;
             if place.replace(number).is_some() {
                 return Err(Problem::malformed(format_args!("query: {name} comes twice; give it once")));
             }
         }
         Ok(options)
+    }
+}
+
+/// Creates the problem of an option whose value is not a number from `min` to `max`.
+fn number_problem(name: &str, min: u64, max: u64) -> Problem {
+    let most = most(name, max);
+    Problem::malformed(format_args!("query: {name} must be a whole number of milliseconds from {min} to {most}"))
+}
+
+/// Describes the greatest value of an option in an error message. The filter limits a lease and a time to live far below
+/// `max`, and its limit is not known yet when a request is parsed.
+pub(crate) fn most(name: &str, max: u64) -> Cow<'static, str> {
+    match name {
+        "lease_ms" => Cow::Borrowed("the longest lease of a claim in the filter (--claims)"),
+        "ttl_ms" => Cow::Borrowed("the window of the filter"),
+        _ => Cow::Owned(max.to_string()),
     }
 }
 
@@ -149,7 +164,7 @@ fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>,
     let text = text.filter(|text| text.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
     text.map(Some).ok_or_else(|| {
         Problem::malformed(format_args!(
-            "header {name} has 1 to {NAME_BYTES_MAX} printable ASCII characters; send other events in the body"
+            "header {name} must have 1 to {NAME_BYTES_MAX} printable ASCII characters; send other events in the body"
         ))
     })
 }
@@ -214,9 +229,10 @@ mod tests {
         for (kind, query, why) in [
             (CallKind::Test, "ttl_ms=5", "`ttl_ms` is no option of test; its options are `time_ms`, `for`"),
             (CallKind::Claim, "lease=5", "`lease` is no option of claim"),
-            (CallKind::Claim, "lease_ms=0", "1 to"),
-            (CallKind::Observe, "ttl_ms=1e3", "a number of milliseconds"),
-            (CallKind::Observe, "ttl_ms=99999999999999999999999", "a number of milliseconds"),
+            (CallKind::Claim, "lease_ms=0", "from 1 to the longest lease of a claim"),
+            (CallKind::Observe, "ttl_ms=1e3", "must be a whole number of milliseconds"),
+            (CallKind::Observe, "ttl_ms=99999999999999999999999", "must be a whole number of milliseconds"),
+            (CallKind::Test, "time_ms=x", "must be a whole number of milliseconds from 0 to 253402300799999"),
             (CallKind::Observe, "ttl_ms=1&ttl_ms=1", "comes twice"),
         ] {
             let problem = read(kind, query).unwrap_err();

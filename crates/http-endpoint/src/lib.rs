@@ -39,6 +39,7 @@ mod router;
 mod settings;
 mod shared;
 mod stalled;
+mod unknown_member;
 mod verdicts;
 
 pub use counts::{CallCount, HttpCounts};

@@ -61,7 +61,8 @@ impl ProblemKind {
                 "The body has another type than expected",
             ),
             Self::OtherName => (StatusCode::MISDIRECTED_REQUEST, "other-name", "The node has another name"),
-            Self::Impossible => (StatusCode::UNPROCESSABLE_ENTITY, "impossible", "The filter cannot do this"),
+            // The request contradicts itself, or the filter does not support it.
+            Self::Impossible => (StatusCode::UNPROCESSABLE_ENTITY, "impossible", "The request cannot be carried out"),
             Self::QuotaSpent => (StatusCode::TOO_MANY_REQUESTS, "quota-spent", "The quota is spent"),
             Self::NoRoom => (StatusCode::SERVICE_UNAVAILABLE, "no-room", "The node has no room for the request now"),
             Self::OldVersion => {
