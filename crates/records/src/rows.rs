@@ -145,7 +145,7 @@ impl Rows {
         Ok(rest)
     }
 
-    /// Determines from the first row whether rows have additional empty fields after those of the header.
+    /// Determines from the first row how many additional empty fields a row may have after those of the header.
     fn read_surplus(
         &mut self,
         walk: &Walk,

@@ -30,9 +30,10 @@ pub(crate) struct Table {
 /// Number of fields of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Width {
-    /// Number of all fields.
+    /// Maximum number of fields, which includes the surplus.
     pub(crate) fields: usize,
-    /// Number of fields at the end that the header does not name and that are empty in every row.
+    /// Maximum number of fields at the end that the header does not name. In each row, these fields must be empty or
+    /// absent.
     pub(crate) surplus: usize,
 }
 
@@ -430,9 +431,11 @@ impl Found {
         self.defect != Defect::None
     }
 
-    /// Returns whether the record is a row of this width.
+    /// Returns whether the record is a row of this width. A row may have all fields of the surplus, some of them, or
+    /// none: each row is compared with the header, and not with the row that was read first.
     fn fits(&self, width: Width, bytes: &[u8], separator: u8) -> bool {
-        self.fields == width.fields && (width.surplus == 0 || self.ends_empty(width.surplus, bytes, separator))
+        let Some(surplus) = self.fields.checked_sub(width.named()) else { return false };
+        surplus == 0 || (surplus <= width.surplus && self.ends_empty(surplus, bytes, separator))
     }
 
     /// Returns whether the last `surplus` fields of a row are empty, so that they can be ignored.
