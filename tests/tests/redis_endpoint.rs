@@ -170,6 +170,11 @@ fn what_cannot_be_done_is_refused_in_words_that_help() {
         ("SET dedup:1 x", "SET key value NX EX"),
         ("SET dedup:1 x NX EX 7200", "filter 'clicks' remembers 3600 s"),
         ("SET other:1 x NX EX 3600", "no filter is mapped to this key"),
+        ("SET other:1 x NX EX 3600", "matches `other:`; correct the key"),
+        ("SET dedup:1 x NX EX 7200", "a filter with a longer window"),
+        // `EXISTS` replied 0, so a program with a mistyped prefix took all of its events as new.
+        ("EXISTS other:1", "no filter is mapped to this key"),
+        ("EXISTS dedup:1 other:1", "matches `other:`; correct the key"),
         ("SET gone:1 x NX EX 3600", "mapped to filter `gone`, which does not exist"),
         ("GET dedup:1", "stores no values"),
         ("INCR dedup:1", "stores no values"),
@@ -177,7 +182,11 @@ fn what_cannot_be_done_is_refused_in_words_that_help() {
         ("DEL gone:1", "mapped to filter `gone`, which does not exist"),
         ("DEL other:1", "no filter is mapped to this key"),
         ("SREM clicks a", "cannot forget: filter 'clicks' keeps no claims"),
-        ("SREM none a", "not found"),
+        ("SREM none a", "filter `none` not found: correct the name"),
+        ("SADD none a", "filter `none` not found: correct the name"),
+        ("SISMEMBER none a", "filter `none` not found: correct the name"),
+        ("FS.OBSERVE none ITEMS a", "filter `none` not found: correct the name"),
+        ("FS.INFO none", "filter `none` not found: correct the name"),
         ("FLUSHALL", "firstseen filter drop"),
         ("BF.ADD none x", "not found"),
         ("BF.RESERVE none 0.01 100", "firstseen filter create"),
@@ -194,6 +203,11 @@ fn what_cannot_be_done_is_refused_in_words_that_help() {
         assert!(said.contains(text), "{command}: {said}");
     }
     assert_eq!(ask(client, "GET unmapped"), Ok(Value::Nil), "as clients ask that look for replicas");
+    // Clients of RedisBloom compare errors with this text.
+    for command in ["BF.ADD none x", "BF.EXISTS none x", "BF.MEXISTS none x y", "BF.INFO none"] {
+        let said = refusal(client, command);
+        assert!(said.ends_with(": not found"), "{command}: {said}");
+    }
     assert_eq!(ask(client, "BF.CARD none"), Ok(0));
     let long = format!("CLIENT SETNAME {}", "n".repeat(257));
     assert!(refusal(client, &long).contains("at most 256 bytes"));

@@ -233,8 +233,10 @@ fn conclude(
     answered.replied += events;
     let answers = match &mut answered.outcome {
         Ok(answers) => answers,
+        Err(refused) if form.is_of_bloom() => return context.counts.refuse(replies, refused),
         Err(refused) => {
-            (0..form.replies()).for_each(|_| context.counts.refuse(replies, &refused));
+            let error = refused.naming(batch.question().filter.as_bytes());
+            (0..form.replies()).for_each(|_| context.counts.refuse(replies, &error));
             return;
         }
     };

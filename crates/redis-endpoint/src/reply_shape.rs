@@ -77,6 +77,11 @@ impl ReplyShape {
         matches!(self, Self::Code | Self::Codes | Self::CodeAndFence | Self::CodesAndFences)
     }
 
+    /// Returns whether the command is one of RedisBloom (`BF.*`).
+    pub(crate) fn is_of_bloom(self) -> bool {
+        matches!(self, Self::Boolean(_) | Self::Booleans(_))
+    }
+
     /// Returns whether the reply tells which keys exist. A key that a consumer holds counts as existing.
     pub(crate) fn is_of_keys(self) -> bool {
         matches!(self, Self::HowManyThere | Self::OneOrNothing)

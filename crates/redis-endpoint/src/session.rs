@@ -394,7 +394,10 @@ impl Session {
     /// Replies to a command that cannot be executed.
     fn reply_rejected(&mut self, place: Place<'_>, form: ReplyShape, events: usize, error: &CommandRejected) -> Next {
         let CommandRejected::Undecided(reason) = error else {
-            self.refuse(error);
+            match place {
+                Place::Filter(name) if !form.is_of_bloom() => self.refuse(error.naming(name)),
+                _ => self.refuse(error),
+            }
             return Next::Go;
         };
         let filter = match place {

@@ -30,7 +30,8 @@ UNLIKE = {
     "SREM": (0, "nothing is forgotten on request"),
     "TYPE of a set": (b"MBbloom--", "what SADD fills is a filter"),
     "TYPE of a key": (b"none", "a key is an event of a filter, and no thing of its own"),
-    "EXISTS of a filter": (0, "EXISTS asks whether keys were seen, and no filter is a key"),
+    "EXISTS of a filter": ("ERR no filter is mapped to this key", "EXISTS asks whether keys were seen, and no filter is a key"),
+    "EXISTS of a key without filter": ("ERR no filter is mapped to this key", "0 would say that the key is new"),
     "WATCH": ("ERR firstseen watches no keys", "transactions are carried out in a row, and others may come between"),
     "unknown option of BF.RESERVE": ("ERR syntax error", "RedisBloom ignores what it does not know"),
 }
@@ -128,7 +129,6 @@ class Sequence:
                 lambda: ["PING"],
                 lambda: ["PING", self.item(20)],
                 lambda: ["GET", self.unmapped()],
-                lambda: ["EXISTS", self.unmapped()],
                 lambda: ["TYPE", self.unmapped()],
                 lambda: ["SELECT", "0"],
             ]
@@ -185,6 +185,7 @@ class Sequence:
                 Asked(["TYPE", f"tags{PROTOCOL}"], "TYPE of a set"),
                 Asked(["TYPE", key], "TYPE of a key"),
                 Asked(["EXISTS", f"tags{PROTOCOL}"], "EXISTS of a filter"),
+                Asked(["EXISTS", self.unmapped()], "EXISTS of a key without filter"),
                 Asked(["BF.RESERVE", f"odd{PROTOCOL}", "0.1", "10", "WHAT"], "unknown option of BF.RESERVE"),
             ]
         )

@@ -46,7 +46,12 @@ impl CommandHandler<'_> {
         match command {
             FilterCommand::Exists(keys) => {
                 let keys: Vec<&[u8]> = keys.iter().collect();
-                self.known(&keys, ReplyShape::HowManyThere).await;
+                let names = &self.requester.shared.common.names;
+                // The reply 0 would tell a program with a mistyped prefix that all of its events are new.
+                match keys.iter().find(|key| names.filters_of(key).is_empty()) {
+                    Some(key) => self.refuse(CommandRejected::unmapped(key)),
+                    None => self.known(&keys, ReplyShape::HowManyThere).await,
+                }
             }
             // Some client libraries read a private key to find out whether the server is a replica.
             FilterCommand::Get(key) if self.requester.shared.common.names.filters_of(key).is_empty() => self.outbox.replies().null(),
@@ -85,9 +90,9 @@ impl CommandHandler<'_> {
                 }
                 Err(error) => self.refuse_filter(error),
             },
-            FilterCommand::Info(filter) => match self.described(filter).await {
+            FilterCommand::Info(name) => match self.described(name).await {
                 Ok(filter) => info(self.outbox.replies(), &filter),
-                Err(error) => self.refuse_filter(error),
+                Err(error) => self.refuse(CommandRejected::from(error).naming(name)),
             },
             FilterCommand::List => {
                 let names = self.visible();
@@ -98,7 +103,7 @@ impl CommandHandler<'_> {
     }
 
     async fn remove(&mut self, filter: &[u8], items: Arguments<'_>) {
-        let Ok(name) = make::name_of(filter) else { return self.refuse(CommandRejected::NotFound) };
+        let Ok(name) = make::name_of(filter) else { return self.refuse(CommandRejected::NotFound.naming(filter)) };
         if let Err(refused) = self.requester.client_session.may(FilterVerb::Observe, &name, 0) {
             return self.refuse(CommandRejected::from(refused));
         }
@@ -116,7 +121,7 @@ impl CommandHandler<'_> {
             {
                 self.outbox.replies().integer(0);
             }
-            Err(error) => self.refuse(error),
+            Err(error) => self.refuse(error.naming(filter)),
         }
     }
 

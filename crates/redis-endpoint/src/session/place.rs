@@ -103,7 +103,7 @@ impl Placed {
         ttl_ms: Option<u64>,
     ) -> Result<Found, CommandRejected> {
         let shared = requester.shared;
-        let prefix = shared.common.names.prefix_of(key).ok_or_else(unmapped)?;
+        let prefix = shared.common.names.prefix_of(key).ok_or_else(|| CommandRejected::unmapped(key))?;
         let version = shared.filters.map_version();
         if version != self.version || self.keyed.len() >= KEPT_MAX {
             self.keyed.clear();
@@ -137,7 +137,8 @@ async fn find(
             keyed(requester, key, ttl_ms(expiry, shared.filters.now_ms())?).await
         }
         (Place::OnlyOf { key }, _) => {
-            let filter = shared.common.names.only_filter([key].into_iter()).ok_or_else(unmapped)?.clone();
+            let filter = shared.common.names.only_filter([key].into_iter());
+            let filter = filter.ok_or_else(|| CommandRejected::unmapped(key))?.clone();
             Ok(Found::alone(filter, EventOperation::Test))
         }
         (Place::Key { key, .. }, _) => match with_claims(requester, key).await? {
@@ -230,13 +231,19 @@ fn too_long(filter: &str, lease_max: Duration) -> CommandRejected {
 /// key counts as new only if no filter knows it.
 async fn keyed(requester: Requester<'_>, key: &[u8], ttl_ms: Option<u64>) -> Result<Found, CommandRejected> {
     let all = mapped(requester, key).await?;
-    let found = chosen(requester.shared, &all, ttl_ms).await?;
+    let found = chosen(requester.shared, key, &all, ttl_ms).await?;
     let others = all.into_iter().map(|filter| filter.name).filter(|name| *name != found.filter).collect();
     Ok(Found { others, ..found })
 }
 
-async fn chosen(shared: &Shared, all: &[MappedFilter], ttl_ms: Option<u64>) -> Result<Found, CommandRejected> {
-    let longest = all.iter().max_by_key(|filter| filter.facts.remembers).ok_or_else(unmapped)?;
+async fn chosen(
+    shared: &Shared,
+    key: &[u8],
+    all: &[MappedFilter],
+    ttl_ms: Option<u64>,
+) -> Result<Found, CommandRejected> {
+    let longest = all.iter().max_by_key(|filter| filter.facts.remembers);
+    let longest = longest.ok_or_else(|| CommandRejected::unmapped(key))?;
     let ttl_ms = match ttl_ms {
         // The key has no expiry, so the filter with the longest window is used.
         None => return set(shared, longest, None),
@@ -292,7 +299,10 @@ pub(super) fn beyond(filter: &str, remembers: Retention) -> CommandRejected {
         Retention::ForMs(ms) => format!("{} s", ms as f64 / 1000.0),
         _ => "no time that EX could name".to_owned(),
     };
-    CommandRejected::wrong(format_args!("invalid expire time: filter '{filter}' remembers {most}"))
+    CommandRejected::wrong(format_args!(
+        "invalid expire time: filter '{filter}' remembers {most}: ask for that at most, or give such keys a filter with a longer \
+         window (filter create --window)"
+    ))
 }
 
 fn set(shared: &Shared, filter: &MappedFilter, ttl_ms: Option<u64>) -> Result<Found, CommandRejected> {
@@ -321,7 +331,8 @@ pub(super) async fn with_claims(
     key: &[u8],
 ) -> Result<Result<MappedFilter, Arc<str>>, CommandRejected> {
     let all = mapped(requester, key).await?;
-    let first = all.first().map(|filter| filter.name.clone()).ok_or_else(unmapped)?;
+    let first = all.first().map(|filter| filter.name.clone());
+    let first = first.ok_or_else(|| CommandRejected::unmapped(key))?;
     Ok(all.into_iter().find(|filter| filter.facts.lease_max.is_some()).ok_or(first))
 }
 
@@ -338,7 +349,7 @@ async fn mapped(
 ) -> Result<Vec<MappedFilter>, CommandRejected> {
     let filters = shared.common.names.filters_of(key);
     if filters.is_empty() {
-        return Err(unmapped());
+        return Err(CommandRejected::unmapped(key));
     }
     filters.iter().try_for_each(|filter| must(client_session, FilterVerb::Observe, filter))?;
     let mut all = Vec::with_capacity(filters.len());
@@ -357,10 +368,6 @@ pub(super) fn missing(filter: &str) -> CommandRejected {
     CommandRejected::wrong(format_args!(
         "the key is mapped to filter `{filter}`, which does not exist: create it with firstseen filter create"
     ))
-}
-
-fn unmapped() -> CommandRejected {
-    CommandRejected::wrong("no filter is mapped to this key: [[redis.prefix]] in the node's configuration maps keys")
 }
 
 fn name_of(name: &[u8]) -> Result<Arc<str>, CommandRejected> {
