@@ -537,7 +537,8 @@ pub enum Reason {
     Overloaded = 4,
     /// The producer's cluster map is outdated. Fetch map_version, then retry.
     StaleMap = 5,
-    /// The submission is older than the submissions that the node remembers of its producer.
+    /// recorded? The submission is older than the submissions that the node remembers of its producer. This attempt records
+    /// nothing, but the node no longer knows whether an earlier attempt has recorded the event.
     TooOld = 6,
     /// recorded? The answer was lost, or a slice did not answer in time.
     Unknown = 7,
