@@ -16,7 +16,7 @@ const NAMES: [&str; 10] = [
     "seconds",
     "events_per_s",
 ];
-const VERIFIED: [&str; 9] = ["tp", "fp", "tn", "fn", "fpr", "fnr", "f1", "fpr_events", "top_keys"];
+const VERIFIED: [&str; 10] = ["tp", "fp", "tn", "fn", "not_compared", "fpr", "fnr", "f1", "fpr_events", "top_keys"];
 
 #[test]
 fn json_is_one_document_with_the_promised_names() {
@@ -34,7 +34,7 @@ fn json_is_one_document_with_the_promised_names() {
     assert_eq!((&report["tp"], &report["tn"], &report["f1"]), (&2.into(), &2.into(), &1.0.into()));
     assert_eq!((&report["top_keys"][0]["key"], &report["top_keys"][0]["count"]), (&"a".into(), &2.into()));
     let plain = folder.dedup("--report json input").ok().report();
-    assert!(VERIFIED[..8].iter().all(|name| plain.get(name).is_none()), "{plain}");
+    assert!(VERIFIED[..9].iter().all(|name| plain.get(name).is_none()), "{plain}");
 }
 
 #[test]

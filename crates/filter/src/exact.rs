@@ -67,6 +67,13 @@ impl Tally {
         part(called_duplicate, called_duplicate + called_first_seen + undecided)
     }
 
+    /// Returns the number of events with a verdict that is neither a true or false positive nor a true or false
+    /// negative: the events are not known, and no first test either, because an event with their key came within the
+    /// window but was not delivered within it.
+    pub fn not_compared(&self) -> u64 {
+        self.repeated_false_positives + self.repeated_true_negatives
+    }
+
     /// Returns the false-negative rate, `fn / (fn + tp)`. Returns 0 if no event was known.
     pub fn fnr(&self) -> f64 {
         part(self.false_negatives, self.false_negatives + self.true_positives)
@@ -282,6 +289,7 @@ mod tests {
         let tally = tallied(Refresh::Fixed, &verdicts).tally();
         assert_eq!(tally, expected);
         assert_eq!((tally.fpr(), tally.fpr_events(), tally.fnr(), tally.f1()), (0.5, 2.0 / 6.0, 0.5, 0.5));
+        assert_eq!(tally.not_compared(), 3);
         let mut twice = tally;
         twice += tally;
         assert_eq!((twice.undecided_repeats, twice.repeated_true_negatives, twice.fpr()), (2, 4, 0.5));

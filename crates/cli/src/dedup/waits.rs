@@ -20,6 +20,10 @@ use crate::terminal::stop::Stop;
 
 /// Duration after which a wait is long. Healthy clusters answer within milliseconds.
 const LONG: Duration = Duration::from_secs(1);
+/// Duration after which connecting to a cluster is long. The client asks a node that denies access again for one to two
+/// seconds, because a new right may not have reached the node. During that time, a message about missing answers would
+/// be wrong, and the error that follows says which right is missing.
+const LONG_CONNECTING: Duration = Duration::from_secs(3);
 /// How long the run still waits for answers after the user has asked it to end.
 const LAST: Duration = Duration::from_secs(1);
 /// If no wait was long for this time, the next long wait has a message again.
@@ -135,7 +139,7 @@ pub(super) async fn answered<T>(
 /// prints a message.
 pub(super) async fn connecting<T>(connected: impl Future<Output = T>, addresses: &[String], wait_ms: u64) -> T {
     let mut connected = pin!(connected);
-    if let Ok(connected) = timeout(LONG, &mut connected).await {
+    if let Ok(connected) = timeout(LONG_CONNECTING, &mut connected).await {
         return connected;
     }
     let addresses = addresses.join(", ");

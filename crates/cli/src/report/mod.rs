@@ -89,6 +89,9 @@ pub struct Verified {
     /// Events that were reported as first-seen although they had been passed on within the window.
     #[serde(rename = "fn")]
     pub fn_: u64,
+    /// Events that none of these four counts contains. An event with their key came within the window, so this is not
+    /// the first test of the key, but it was not passed on within the window, so the event need not be a duplicate.
+    pub not_compared: u64,
     /// Events without a verdict, because the filter was full, although their key had occurred within the window. These
     /// repeats were passed on.
     pub undecided_repeats: u64,
@@ -271,6 +274,7 @@ impl From<Tally> for Verified {
             fp: tally.false_positives,
             tn: tally.true_negatives,
             fn_: tally.false_negatives,
+            not_compared: tally.not_compared(),
             undecided_repeats: tally.undecided_repeats,
             fpr: tally.fpr(),
             fpr_events: tally.fpr_events(),
@@ -282,14 +286,22 @@ impl From<Tally> for Verified {
 
 impl Verified {
     fn text(&self) -> String {
-        let Self { tp, fp, tn, fn_, undecided_repeats, fpr, fpr_events, fnr, f1 } = self;
+        let Self { tp, fp, tn, fn_, not_compared, undecided_repeats, fpr, fpr_events, fnr, f1 } = self;
         let [tp, fp, tn, fn_] = [tp, fp, tn, fn_].map(|count| grouped(*count));
         let passed = match undecided_repeats {
             0 => String::new(),
             repeats => format!("\n{:<14} {} repeats passed on, because the filter was full", "", grouped(*repeats)),
         };
+        let not_compared = match not_compared {
+            0 => String::new(),
+            events => format!(
+                "\n{:<14} {} not compared: their key came within the window but was not passed on in it",
+                "",
+                grouped(*events)
+            ),
+        };
         format!(
-            "tp {tp}, fp {fp}, tn {tn}, fn {fn_}\n{:<14} fpr {}, by events {}, fnr {}, f1 {f1:.4}{passed}",
+            "tp {tp}, fp {fp}, tn {tn}, fn {fn_}\n{:<14} fpr {}, by events {}, fnr {}, f1 {f1:.4}{not_compared}{passed}",
             "",
             rate(*fpr),
             rate(*fpr_events),
