@@ -153,7 +153,8 @@ fn rows_may_end_with_empty_fields_that_the_header_lacks() {
     assert_eq!(others.len(), 2);
     let ignoring = ParserConfig { ignore: vec!["id".into()], ..config(RecordFormat::Tsv, &[]) };
     assert_eq!(read_text("id\tuser\n1\ta\t\n2\ta\t\n", ignoring).keys(), ["a", "a"]);
-    // The first row decides how many such fields a row may have. For commas, additional fields are not accepted, because a comma may be part of a number.
+    // The first row decides how many such fields a row may have. For commas, additional fields are not accepted, because
+    // a comma may be part of a number.
     assert_eq!(read_text("id\tuser\n1\ta\n2\tb\t\n", config(RecordFormat::Tsv, &["user"])).keys(), ["a"]);
     assert!(read_text("id,price,user\n1,1,50,\n2,2,50,\n", csv(&["user"])).keys().is_empty());
     let semicolons = ParserConfig { separator: Some(b';'), ..csv(&["user"]) };
