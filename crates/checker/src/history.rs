@@ -7,6 +7,7 @@ use std::fmt;
 use firstseen_routing::{Decision, SubmissionName};
 
 use crate::claims::ClaimRecord;
+use crate::fault_periods::FaultPeriods;
 use crate::rights::RightsRecord;
 
 /// One call of a producer, from its start to its return.
@@ -348,21 +349,13 @@ pub struct History {
     pub losses: Vec<Loss>,
     /// The outages, in the order in which they happened.
     pub outages: Vec<Outage>,
-    /// Times from when to when some node may not have been reachable, in simulated microseconds.
-    pub unreachable: Vec<(u64, u64)>,
+    /// The periods in which faults of other kinds lasted.
+    pub periods: FaultPeriods,
     /// The commands that forgave losses, in the order in which they happened.
     pub forgiven: Vec<Forgiven>,
-    /// Periods during which the disk of a node hung and no other fault happened, each with its begin and end in
-    /// simulated microseconds. A law requires verdicts in these periods, so the list contains a hang only if every
-    /// slice has a complete copy on another node.
-    pub hangs: Vec<(u64, u64)>,
     /// Ends of processes whose disks were full. Such a process answered lookups from memory, so it also found events
     /// that it could not write to the disk. These events were lost when the process ended.
     pub lost_while_full: Vec<EndOnFullDisk>,
-    /// Times from when to when the clock of a node was wrong, in simulated microseconds.
-    pub wrong_clocks: Vec<(u64, u64)>,
-    /// Times from when to when a machine was suspended with all its clocks, in simulated microseconds.
-    pub standstills: Vec<(u64, u64)>,
     /// The views of nodes. Those of one node are sorted by time. If there are none, the view never changed.
     pub views: Vec<View>,
     /// Cells that were expected at the end and are not set.
@@ -405,7 +398,7 @@ impl History {
     /// suspended.
     fn may_be_of_sleeper(&self, call: &Call) -> bool {
         let began_us = self.first_attempt_us(call);
-        self.standstills.iter().any(|(from_us, until_us)| {
+        self.periods.standstills.iter().any(|(from_us, until_us)| {
             began_us <= until_us.saturating_add(STANDSTILL_NOTICED_US) && call.ended_us() >= *from_us
         })
     }

@@ -4,6 +4,7 @@
 #![warn(missing_docs)]
 
 pub mod claims;
+pub mod fault_periods;
 pub mod history;
 pub mod laws;
 pub mod rights;

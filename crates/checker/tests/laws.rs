@@ -1,5 +1,6 @@
 //! Tests of the checker: every law detects the histories that break it, and no others.
 
+use firstseen_checker::fault_periods::FaultPeriods;
 use firstseen_checker::history::{Call, EndOnFullDisk, History, Loss, Outage, Promises, Stamped, Unset, View};
 use firstseen_checker::laws::check;
 use firstseen_routing::{Decision, Reason, SubmissionName};
@@ -185,7 +186,8 @@ fn a_leaf_answers_alone_while_it_is_cut_off_and_at_no_other_time() {
         (vec![(0, 1_999)], vec!["alone only if cut off"]),
         (vec![(0, 2_000)], vec![]),
     ] {
-        let mut history = History { promises, unreachable, ..History::default() };
+        let periods = FaultPeriods { unreachable, ..FaultPeriods::default() };
+        let mut history = History { promises, periods, ..History::default() };
         history.begin(alone.clone());
         let names: Vec<_> = check(&history).iter().map(|violation| violation.name()).collect();
         assert_eq!(names, expected);

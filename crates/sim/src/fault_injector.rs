@@ -184,7 +184,7 @@ impl FaultInjector {
         }
         let from_us = now_us();
         tokio::time::sleep(Duration::from_millis(hang_ms)).await;
-        lock(history).hangs.push((from_us, from_us + hang_ms * 1000));
+        lock(history).periods.hangs.push((from_us, from_us + hang_ms * 1000));
         tokio::time::sleep(WELL_AGAIN).await;
     }
 
@@ -208,7 +208,7 @@ impl FaultInjector {
         let outage = Outage { site, from_us, until_us, is_silent };
         let mut history = lock(history);
         history.outages.push(outage);
-        history.unreachable.push((from_us, until_us + REJOINED_US));
+        history.periods.unreachable.push((from_us, until_us + REJOINED_US));
         // The other nodes continue without the site's node until it is back, and it lacks the events that they record.
         let away = (from_us..=until_us + REJOINED_US).step_by(LOSS_STEP_US);
         history.losses.extend(away.map(|time_us| Loss { since_us: from_us, ..loss(site, time_us, events) }));
@@ -225,7 +225,7 @@ impl FaultInjector {
                 self.order(Order::Start(*node));
             }
         }
-        lock(history).unreachable.push((from_us, now_us() + REACHED_AGAIN_US));
+        lock(history).periods.unreachable.push((from_us, now_us() + REACHED_AGAIN_US));
         tokio::time::sleep(Duration::from_millis(1_500 + rng.below(2_000))).await;
     }
 
@@ -241,7 +241,7 @@ impl FaultInjector {
         self.order(Order::Kill(node));
         tokio::time::sleep(Duration::from_millis(50 + rng.below(500))).await;
         self.order(Order::Start(node));
-        lock(history).unreachable.push((from_us, now_us() + REACHED_AGAIN_US));
+        lock(history).periods.unreachable.push((from_us, now_us() + REACHED_AGAIN_US));
         tokio::time::sleep(Duration::from_millis(1_500 + rng.below(4_000))).await;
     }
 

@@ -58,11 +58,11 @@ impl FaultInjector {
         tokio::time::sleep(Duration::from_millis(STILL_MS.start + rng.below(STILL_MS.end - STILL_MS.start))).await;
         clock.go_on_behind();
         others.iter().for_each(|other| turmoil::release(node_name(node), other.as_str()));
-        lock(history).standstills.push((from_us, now_us()));
+        lock(history).periods.standstills.push((from_us, now_us()));
         lock(history).outages.push(Outage { site: node, from_us, until_us: now_us(), is_silent: true });
         tokio::time::sleep(Duration::from_millis(rng.below(BEHIND_MS_MAX))).await;
         clock.catch_up();
-        lock(history).wrong_clocks.push((from_us, now_us()));
+        lock(history).periods.wrong_clocks.push((from_us, now_us()));
         tokio::time::sleep(Duration::from_millis(1_500 + rng.below(2_000))).await;
     }
 }

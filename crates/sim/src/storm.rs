@@ -238,7 +238,7 @@ impl Storm<'_> {
         self.fired.note(Fault::Pause, Some(node));
         self.note_outage(node, from_us);
         // Messages that were in flight to the node arrive while its clock stands still.
-        lock(self.history).wrong_clocks.push((from_us, now_us()));
+        lock(self.history).periods.wrong_clocks.push((from_us, now_us()));
     }
 
     fn set_clock(&self, node: usize, rng: &mut SeededRng) {

@@ -90,7 +90,7 @@ impl FaultInjector {
         if restarts {
             self.order(Order::Start(node));
         }
-        lock(history).wrong_clocks.push((from_us, now_us()));
+        lock(history).periods.wrong_clocks.push((from_us, now_us()));
         tokio::time::sleep(Duration::from_millis(1_500 + rng.below(2_000))).await;
     }
 }

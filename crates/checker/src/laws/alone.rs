@@ -33,8 +33,8 @@ fn is_alone_beside_others(history: &History, call: &Call) -> bool {
     // with a mark, because some of its slices are missing.
     let is_mark_of_leaf = history.promises.never_forgets && !history.promises.outlives_a_node;
     let began_us = history.first_attempt_us(call);
-    let may_be_cut_off =
-        history.unreachable.iter().any(|(from_us, until_us)| *from_us <= call.ended_us() && began_us <= *until_us);
+    let mut unreachable = history.periods.unreachable.iter();
+    let may_be_cut_off = unreachable.any(|(from_us, until_us)| *from_us <= call.ended_us() && began_us <= *until_us);
     is_mark_of_leaf && call.won() && history.is_alone(call) && !may_be_cut_off
 }
 

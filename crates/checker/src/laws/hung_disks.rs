@@ -29,7 +29,7 @@ pub fn judged(history: &History) -> impl Iterator<Item = &Call> {
     // A producer whose right was revoked is rejected regardless of disks.
     let calls = history.calls.iter().filter(|call| !history.rights.revoked.contains(&call.producer));
     calls.filter(|call| {
-        let mut hangs = history.hangs.iter();
+        let mut hangs = history.periods.hangs.iter();
         hangs.any(|(from_us, until_us)| call.began_us > from_us + NOTICED_US && call.had_returned(*until_us))
     })
 }
@@ -46,6 +46,7 @@ fn is_open(call: &Call) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fault_periods::FaultPeriods;
 
     #[test]
     fn an_event_that_is_undecided_until_the_hang_ends_breaks_it() {
@@ -56,7 +57,8 @@ mod tests {
         };
         let broken = |call: Call| {
             let mut violations = Vec::new();
-            let history = History { calls: vec![call], hangs: vec![(1_000_000, 30_000_000)], ..History::default() };
+            let periods = FaultPeriods { hangs: vec![(1_000_000, 30_000_000)], ..FaultPeriods::default() };
+            let history = History { calls: vec![call], periods, ..History::default() };
             check(&history, &mut violations);
             violations.len()
         };

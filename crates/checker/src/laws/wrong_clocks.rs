@@ -27,7 +27,7 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
 
 /// Returns whether a clock may have been wrong, or not compared yet, while a call was answered.
 fn may_meet_wrong_clock(history: &History, call: &Call) -> bool {
-    let mut wrong = history.wrong_clocks.iter();
+    let mut wrong = history.periods.wrong_clocks.iter();
     wrong.any(|(from_us, until_us)| call.began_us <= measured_us(history, *until_us) && call.ended_us() >= *from_us)
 }
 
@@ -44,6 +44,7 @@ fn measured_us(history: &History, right_us: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fault_periods::FaultPeriods;
     use crate::history::Outage;
 
     #[test]
@@ -55,9 +56,9 @@ mod tests {
                 ..Call::begun(0, 1, 0, began_us)
             };
             let mut violations = Vec::new();
-            let wrong_clocks = vec![(10_000_000, 20_000_000)];
+            let periods = FaultPeriods { wrong_clocks: vec![(10_000_000, 20_000_000)], ..FaultPeriods::default() };
             let outages = outages.to_vec();
-            check(&History { calls: vec![call], wrong_clocks, outages, ..History::default() }, &mut violations);
+            check(&History { calls: vec![call], periods, outages, ..History::default() }, &mut violations);
             !violations.is_empty()
         };
         assert!(broken(9_000_000, &[]) && broken(23_500_000, &[]), "no clock was wrong");

@@ -21,7 +21,8 @@ const EVENTS: usize = 4_000;
 const BATCH_EVENTS: usize = 500;
 /// Number of producers that submit the events in lockstep.
 const ABREAST: usize = 8;
-/// Probability that a new event is a false positive. The expected number of false positives in the whole run is below 10^-7.
+/// Probability that a new event is a false positive. The expected number of false positives in the whole run is below
+/// 10^-7.
 const RATE: f64 = 1e-11;
 
 fn definition(slicing: &str) -> SlicedDefinition {

@@ -27,7 +27,7 @@ fn every_law_is_kept_and_other_copies_answer() {
                 seed + 1
             );
         }
-        hangs += run.history.hangs.len();
+        hangs += run.history.periods.hangs.len();
         judged += judged_of_hung_disks(&run.history).count();
     }
     println!("{hangs} disks hung, {judged} calls were made meanwhile");

@@ -30,7 +30,7 @@ fn every_law_is_kept() {
                 seed + 1
             );
         }
-        standing += run.history.standstills.len();
+        standing += run.history.periods.standstills.len();
         calls += run.history.calls.len();
         let is_for_clock = |verdict: Option<Decision>| verdict == Some(Decision::Undecided(Reason::ClockSkew));
         undecided += run.history.calls.iter().filter(|call| is_for_clock(call.verdict)).count();

@@ -27,7 +27,7 @@ fn every_law_is_kept() {
                 seed + 1
             );
         }
-        clocks += run.history.wrong_clocks.len();
+        clocks += run.history.periods.wrong_clocks.len();
         calls += run.history.calls.len();
         let is_for_clock = |verdict: Option<Decision>| verdict == Some(Decision::Undecided(Reason::ClockSkew));
         undecided += run.history.calls.iter().filter(|call| is_for_clock(call.verdict)).count();
@@ -55,7 +55,7 @@ fn every_law_is_kept_by_a_lone_node() {
                 seed + 1
             );
         }
-        assert!(!run.history.wrong_clocks.is_empty(), "{scenario}: no clock was wrong");
+        assert!(!run.history.periods.wrong_clocks.is_empty(), "{scenario}: no clock was wrong");
     }
 }
 
