@@ -134,7 +134,8 @@ impl OrderOfInput {
     pub(super) fn is_late_by_order<R>(&self, batch: &Batch<R>, event: usize, window: &Window) -> bool {
         let mut times_ms = batch.own_times_ms();
         let before_ms = times_ms.by_ref().take(event).max().max(self.reached_ms);
-        let (Some(before_ms), Some(time_ms)) = (before_ms, times_ms.next()) else { return false };
+        let Some(before_ms) = before_ms else { return false };
+        let Some(time_ms) = times_ms.next() else { return false };
         before_ms > time_ms.saturating_add(late_from_ms(window))
     }
 

@@ -190,7 +190,8 @@ fn slicing(nodes: Option<u32>) -> anyhow::Result<Slicing> {
 
 /// Checks that there are enough nodes for the copies of a slice, because each copy is on another node.
 fn check_copies(args: &PlanArgs) -> anyhow::Result<()> {
-    let (Some(copies), Some(nodes)) = (args.copies(), args.nodes()) else { return Ok(()) };
+    let Some(copies) = args.copies() else { return Ok(()) };
+    let Some(nodes) = args.nodes() else { return Ok(()) };
     let further_max = FURTHER_COPIES_MAX;
     if copies > further_max {
         return Err(refused(format!(
