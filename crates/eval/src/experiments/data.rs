@@ -120,9 +120,9 @@ fn drawn(run: &Run<'_>) -> [Vec<Drawn>; 2] {
 }
 
 /// Returns the measured and the expected number of events for each leaf of the tree: the number of events that arrive
-/// at the leaf, and the share of events that should arrive there. For L leaves, the expected share is `h w + (1 - h)(1
-/// - w)/(L - 1)`. Here w is the share of the keys whose home is the leaf, and h is the share of a key's events that
-/// come from its home. The leaves are sorted by their expected share, greatest first.
+/// at the leaf, and the share of events that should arrive there. For L leaves, the expected share is
+/// `h w + (1 - h)(1 - w)/(L - 1)`. Here w is the share of the keys whose home is the leaf, and h is the share of a key's
+/// events that come from its home. The leaves are sorted by their expected share, greatest first.
 fn leaves(spec: &StreamSpec, seed: u64) -> Result<Vec<(Counts, f64)>, EvalError> {
     let stream = spec.events(seed)?;
     let at_home = weights_at_home(spec, &stream);

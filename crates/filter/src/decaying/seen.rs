@@ -98,9 +98,9 @@ impl RecentKeys {
     }
 
     /// Returns the false-positive rate of BF_0, which is the probability that BF_0 knows an event that it never saw.
-    /// BF_0 knows an event if one of its two arrays has all k bits of the event set, so the rate is `1 - (1 - p_0^k)(1
-    /// - p_1^k)`. Here p_0 and p_1 are the fills of the two arrays, which are estimated from the first `bytes_max`
-    /// bytes of each array.
+    /// BF_0 knows an event if one of its two arrays has all k bits of the event set, so the rate is
+    /// `1 - (1 - p_0^k)(1 - p_1^k)`. Here p_0 and p_1 are the fills of the two arrays, which are estimated from the first
+    /// `bytes_max` bytes of each array.
     pub(super) fn rate_within(&self, bytes_max: usize) -> f64 {
         let hashes = f64::from(self.geometry.hashes());
         let unknown = self.arrays.iter().map(|array| 1.0 - array.share_occupied(bytes_max).powf(hashes));

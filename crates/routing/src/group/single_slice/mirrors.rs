@@ -58,7 +58,7 @@ enum WaitingRecords {
     /// A record that was made here, with the copies that have not acknowledged it yet.
     Mirrored { number: u64, mirrored: Arc<Mirrored>, missing: Vec<NodeId> },
     /// A reply to a producer, with the monotonic time of its deadline.
-    Reply(GroupReply, MonotonicMs),
+    Reply(Box<GroupReply>, MonotonicMs),
 }
 
 impl WaitingRecords {
@@ -308,7 +308,7 @@ impl Mirrors {
             commands.push(Command::Reply(reply))
         } else {
             self.held_events += reply.answers.len();
-            self.held.push_back(WaitingRecords::Reply(reply, deadline_ms));
+            self.held.push_back(WaitingRecords::Reply(Box::new(reply), deadline_ms));
         }
     }
 
@@ -371,7 +371,7 @@ impl Mirrors {
             match held {
                 WaitingRecords::Reply(reply, _) => {
                     self.held_events = self.held_events.saturating_sub(reply.answers.len());
-                    commands.push(Command::Reply(reply));
+                    commands.push(Command::Reply(*reply));
                 }
                 WaitingRecords::Mirrored { mirrored, .. } => {
                     self.held_events = self.held_events.saturating_sub(mirrored.weight());
@@ -414,7 +414,7 @@ impl Mirrors {
         self.held_events = 0;
         for held in std::mem::take(&mut self.held) {
             match held {
-                WaitingRecords::Reply(reply, _) => commands.push(Command::Reply(unknown(reply))),
+                WaitingRecords::Reply(reply, _) => commands.push(Command::Reply(unknown(*reply))),
                 WaitingRecords::Mirrored { mirrored, .. } => {
                     self.abandoned.push_back(Arc::new(without_replies(&mirrored)))
                 }
@@ -438,7 +438,7 @@ impl Mirrors {
                 && let Some(WaitingRecords::Reply(reply, _)) = self.held.remove(index)
             {
                 self.held_events = self.held_events.saturating_sub(reply.answers.len());
-                commands.push(Command::Reply(unknown(reply)));
+                commands.push(Command::Reply(unknown(*reply)));
             }
         }
         self.release(commands);
