@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::names::{listed, nearest};
+use crate::names::{listed, nearest_name};
 use crate::{ConfigError, ParsedBlock, RecordFormat, RejectReason, printable};
 
 /// Result so far.
@@ -60,7 +60,8 @@ impl Lacking {
         }
         let Self::All { field, names } = self else { return None };
         let suggestion = names.iter().find(|name| name.rsplit('.').next() == Some(field)).cloned();
-        let suggestion = suggestion.or_else(|| nearest(field, names.iter().map(String::as_str)));
+        let suggestion =
+            suggestion.or_else(|| nearest_name(field, names.iter().map(String::as_str)).map(str::to_owned));
         Some(ConfigError::NoRecordHas {
             field: field.to_string(),
             available: (!names.is_empty()).then(|| listed(names)),

@@ -94,6 +94,7 @@ pub use error::{ConfigError, RejectKind, RejectReason, TimeError};
 pub use format::RecordFormat;
 pub use hint::{hint, hint_of_document};
 pub use json_number::canonical_number;
+pub use names::nearest_name;
 pub use normalize::{KeyNormalization, normalize_url};
 pub use parsed::{Header, ParsedBlock, Rejection};
 pub use parser::{ParserConfig, RecordParser};

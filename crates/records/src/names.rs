@@ -17,7 +17,7 @@ pub(crate) fn place_of(field: &str, names: &[impl AsRef<str>]) -> Result<usize, 
     by_name.or(by_index).ok_or_else(|| ConfigError::UnknownField {
         field: field.into(),
         available: listed(names),
-        suggestion: nearest(field, names.iter().map(AsRef::as_ref)).map(|name| printable(&name)),
+        suggestion: nearest_name(field, names.iter().map(AsRef::as_ref)).map(printable),
     })
 }
 
@@ -51,12 +51,22 @@ pub(crate) fn place_of_index(field: &str) -> Result<usize, ConfigError> {
     }
 }
 
-/// Returns the name that is most similar to a mistyped name, if it is similar enough to be the intended name.
-pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+/// Minimum similarity (Jaro-Winkler) of a name to a mistyped name for a suggestion.
+const SUGGESTED_SIMILARITY_MIN: f64 = 0.8;
+
+/// Returns the name that is most similar to a mistyped name, if it is similar enough to be the intended name. Upper and
+/// lower case are not distinguished.
+///
+/// ```
+/// let names = ["bloom", "timing"];
+/// assert_eq!(firstseen_records::nearest_name("Blom", names.into_iter()), Some("bloom"));
+/// assert_eq!(firstseen_records::nearest_name("clicks", names.into_iter()), None);
+/// ```
+pub fn nearest_name<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = wanted.to_lowercase();
     let near = names.map(|name| (strsim::jaro_winkler(&wanted, &name.to_lowercase()), name));
-    let (likeness, name) = near.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    (likeness > 0.8).then(|| name.to_owned())
+    let (similarity, name) = near.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (similarity > SUGGESTED_SIMILARITY_MIN).then_some(name)
 }
 
 /// Returns the names for an error message. A long list is shortened.

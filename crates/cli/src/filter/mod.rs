@@ -412,12 +412,12 @@ fn find<'a>(map: &'a ClusterMap, name: &str) -> anyhow::Result<(FilterId, &'a Fi
 /// that the principal of the command may see, so the filter may exist.
 fn not_found(map: &ClusterMap, name: &str) -> UsageError {
     let mut there: Vec<&str> = map.filters.values().map(|filter| filter.name.as_str()).collect();
+    if let Some(nearest) = firstseen_records::nearest_name(name, there.iter().copied()) {
+        return UsageError(format!("no filter `{name}`: did you mean `{nearest}`?"));
+    }
     there.sort_by_key(|other| strsim::damerau_levenshtein(other, name));
     let others = match there.first() {
         None => "you may see no filter of this cluster".to_owned(),
-        Some(nearest) if strsim::jaro_winkler(nearest, name) > 0.8 => {
-            return UsageError(format!("no filter `{name}`: did you mean `{nearest}`?"));
-        }
         Some(_) if there.len() > NAMES_SHOWN_MAX => {
             let nearest = there[..NAMES_SHOWN_MAX].join(", ");
             format!("of the {} filters that you may see, the nearest are {nearest}", there.len())

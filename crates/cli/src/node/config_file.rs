@@ -20,9 +20,6 @@ use crate::exit::UsageError;
 /// Maximum size of a configuration file in bytes. This is about a thousand times the size of a realistic configuration.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Minimum likeness (Jaro–Winkler) of an expected name to an unknown name for a suggestion.
-const SUGGESTED_LIKENESS_MIN: f64 = 0.8;
-
 /// Configuration of a node, as read from a file.
 #[derive(Clone, Debug)]
 pub struct NodeFile {
@@ -173,11 +170,7 @@ fn with_suggestion(message: &str) -> Option<String> {
     // The message quotes the unknown name first, and then each expected name.
     let mut names = message.split('`').skip(1).step_by(2);
     let unknown = names.next()?;
-    let rated = names.map(|name| (strsim::jaro_winkler(name, unknown), name));
-    let (likeness, nearest) = rated.max_by(|(one, _), (other, _)| one.total_cmp(other))?;
-    if likeness <= SUGGESTED_LIKENESS_MIN {
-        return None;
-    }
+    let nearest = firstseen_records::nearest_name(unknown, names)?;
     let (what, _) = message.split_once(',')?;
     Some(format!("{what}: did you mean `{nearest}`?"))
 }

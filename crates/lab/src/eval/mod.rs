@@ -240,12 +240,10 @@ fn names_of_readers<'a>(experiments: impl IntoIterator<Item = &'a Experiment>) -
 fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
     let unknown = names.iter().find(|name| *name != ALL && named(name).is_none());
     if let Some(unknown) = unknown {
-        let asked = unknown.to_lowercase();
         let names = EXPERIMENTS.iter().map(|experiment| experiment.name);
-        let likenesses = names.map(|name| (name, strsim::jaro_winkler(name, &asked)));
-        let near = match likenesses.max_by(|(_, one), (_, other)| one.total_cmp(other)) {
-            Some((nearest, likeness)) if likeness > 0.8 => format!("did you mean `{nearest}`?"),
-            _ => "`firstseen-lab eval` lists them".to_owned(),
+        let near = match firstseen_records::nearest_name(unknown, names) {
+            Some(nearest) => format!("did you mean `{nearest}`?"),
+            None => "`firstseen-lab eval` lists them".to_owned(),
         };
         return Err(UsageError(format!("no experiment `{unknown}`: {near}")).into());
     }

@@ -95,7 +95,7 @@ impl TimeParser {
         let zones = jiff::tz::db();
         zones.get(zone).map(|zone| Self { zone: Some(zone), ..utc }).map_err(|_| {
             let names: Vec<String> = zones.available().map(|name| name.as_str().to_owned()).collect();
-            let suggestion = crate::names::nearest(zone, names.iter().map(String::as_str));
+            let suggestion = crate::names::nearest_name(zone, names.iter().map(String::as_str)).map(str::to_owned);
             ConfigError::UnknownTimeZone { zone: zone.into(), suggestion }
         })
     }
