@@ -9,6 +9,10 @@ fn call(event: u64, time_ms: u64, began_us: u64, verdict: Decision) -> Call {
     Call { returned_us: Some(began_us + 10), verdict: Some(verdict), ..Call::begun(0, event, time_ms, began_us) }
 }
 
+fn at_site(site: usize, call: Call) -> Call {
+    Call { site: Some(site), ..call }
+}
+
 fn laws_broken(calls: impl IntoIterator<Item = Call>) -> Vec<&'static str> {
     laws_broken_with(&[], 0, calls)
 }
@@ -162,16 +166,15 @@ fn an_event_that_a_leaf_alone_called_first_seen_is_known_elsewhere_in_the_end() 
 #[test]
 fn an_event_that_was_decided_alone_can_be_new_at_another_site_after_a_duplicate() {
     let promises = Promises { leaves_answer_alone: true, ..of_a_second() };
-    let at = |site, call: Call| Call { site: Some(site), ..call };
     for (site, settled_us, expected) in [
         (1, 100, vec![]),
         (0, 100, vec!["no first-seen after a duplicate"]),
         (1, 40, vec!["no first-seen after a duplicate"]),
     ] {
         let mut history = History { promises, settled_us, ..History::default() };
-        history.begin(at(0, Call { degraded: true, ..call(1, 0, 0, Decision::FirstSeen) }));
-        history.begin(at(0, call(1, 10, 20, Decision::Duplicate)));
-        history.begin(at(site, call(1, 500, 50, Decision::FirstSeen)));
+        history.begin(at_site(0, Call { degraded: true, ..call(1, 0, 0, Decision::FirstSeen) }));
+        history.begin(at_site(0, call(1, 10, 20, Decision::Duplicate)));
+        history.begin(at_site(site, call(1, 500, 50, Decision::FirstSeen)));
         let names: Vec<_> = check(&history).iter().map(|violation| violation.name()).collect();
         assert_eq!(names, expected, "site {site}, settled at {settled_us} us");
     }

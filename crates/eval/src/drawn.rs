@@ -27,10 +27,12 @@ impl Drawn {
     /// over all runs: the measured mean over the results of the runs, and the predicted mean over their models. Each
     /// run has its own model, which was simulated several times with random draws.
     ///
-    /// The error is computed from the draws of the models and not from the measurements. The measurements can be
-    /// misleading: if a rare event occurs in no run, they seem to have no error at all, although the event does occur
-    /// in some draws. Let v be the variance between the draws of one run, averaged over all runs. For R runs with D
-    /// draws each, the error is `sqrt(v (1 + 1/D) / R)`.
+    /// The error is computed from the random draws of the models and not from the measurements. If an event is so rare
+    /// that no run has it, all measurements are equal and would seem to have no error at all. Some draws of the models
+    /// do have the event.
+    ///
+    /// Let v be the variance between the draws of one run, averaged over all runs. For R runs with D draws each, the
+    /// error is `sqrt(v (1 + 1/D) / R)`.
     pub(crate) fn error(of_runs: &[Self]) -> f64 {
         let runs = of_runs.len() as f64;
         of_runs.iter().map(|run| run.variance * (1.0 + 1.0 / run.draws)).sum::<f64>().sqrt() / runs

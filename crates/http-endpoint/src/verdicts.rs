@@ -178,10 +178,18 @@ mod tests {
     #[test]
     fn verdicts_are_words_and_reasons() {
         let verdicts = [Verdict::FirstSeen, Verdict::Duplicate, Verdict::Undecided(Reason::Full)];
-        let json_of = |kind| text(kind, &verdicts, &[]);
-        assert_eq!(json_of(CallKind::Observe), r#"{"verdicts":["first_seen","duplicate",{"undecided":"full"}]}"#);
-        assert_eq!(json_of(CallKind::Confirm), r#"{"verdicts":["confirmed","duplicate",{"undecided":"full"}]}"#);
-        assert_eq!(json_of(CallKind::Release), r#"{"verdicts":["released","not_held",{"undecided":"full"}]}"#);
+        assert_eq!(
+            text(CallKind::Observe, &verdicts, &[]),
+            r#"{"verdicts":["first_seen","duplicate",{"undecided":"full"}]}"#
+        );
+        assert_eq!(
+            text(CallKind::Confirm, &verdicts, &[]),
+            r#"{"verdicts":["confirmed","duplicate",{"undecided":"full"}]}"#
+        );
+        assert_eq!(
+            text(CallKind::Release, &verdicts, &[]),
+            r#"{"verdicts":["released","not_held",{"undecided":"full"}]}"#
+        );
     }
 
     /// A confirm of an event that another client had claimed meanwhile was undecided, so a client that followed the
@@ -189,9 +197,11 @@ mod tests {
     #[test]
     fn a_confirm_of_an_event_that_another_client_holds_is_not_held() {
         let verdicts = [Verdict::FirstSeen, Verdict::Undecided(Reason::Claimed), Verdict::Duplicate];
-        let json_of = |kind| text(kind, &verdicts, &[]);
-        assert_eq!(json_of(CallKind::Confirm), r#"{"verdicts":["confirmed","not_held","duplicate"]}"#);
-        assert_eq!(json_of(CallKind::Observe), r#"{"verdicts":["first_seen",{"undecided":"claimed"},"duplicate"]}"#);
+        assert_eq!(text(CallKind::Confirm, &verdicts, &[]), r#"{"verdicts":["confirmed","not_held","duplicate"]}"#);
+        assert_eq!(
+            text(CallKind::Observe, &verdicts, &[]),
+            r#"{"verdicts":["first_seen",{"undecided":"claimed"},"duplicate"]}"#
+        );
     }
 
     #[test]

@@ -147,8 +147,8 @@ impl Block {
     }
 
     /// Returns the free part of the block's buffer, into which the reader reads more bytes. The buffer has room for
-    /// `read_bytes` bytes in total. Once so many bytes have been read without finding the end of a record, the buffer
-    /// must grow. Each time, it grows to twice the number of bytes that have been read, but to at most `bytes_max`.
+    /// `read_bytes` bytes in total. If the buffer is full and contains no end of a record, it must grow. Each time, it
+    /// grows to twice the number of bytes that have been read, but to at most `bytes_max`.
     pub(crate) fn room(&mut self, read_bytes: usize, bytes_max: usize) -> &mut [u8] {
         let end = if self.filled < read_bytes { read_bytes } else { bytes_max.min(self.filled * 2) };
         if self.buffer.len() < end {

@@ -110,9 +110,9 @@ impl ParsedBlock {
         self.is_rest
     }
 
-    /// Returns the error because of which parsing ended within this block. There is such an error if a record has no
-    /// key and the configuration asks to stop in that case ([`EmptyKey::Fail`](crate::EmptyKey::Fail)). This
-    /// `ParsedBlock` then contains the records before that record, but neither that record nor the records after it.
+    /// Returns the error that ended parsing within this block, if any. Parsing ends early if a record has no key and the
+    /// configuration asks to stop in that case ([`EmptyKey::Fail`](crate::EmptyKey::Fail)). This `ParsedBlock` then
+    /// contains the records before that record, but neither that record nor the records after it.
     pub fn refusal(&self) -> Option<&ConfigError> {
         self.refusal.as_ref()
     }

@@ -159,7 +159,7 @@ fn begins_with_control(rest: &[u8]) -> bool {
 /// Returns whether the input looks like a zlib stream with the default window size. Such a stream begins with the
 /// letter `x`, but so can a text. The function therefore checks two further properties:
 ///
-/// - The second byte is one of three values that zlib writes there, none of which is an ASCII letter.
+/// - The second byte is one of the three values that zlib writes there. These values are not ASCII letters.
 /// - A control character or a byte above ASCII is among the 16 bytes after it.
 fn is_zlib(head: &[u8]) -> bool {
     let [0x78, 0x01 | 0x9C | 0xDA, rest @ ..] = head else { return false };

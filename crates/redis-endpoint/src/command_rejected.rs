@@ -100,9 +100,12 @@ impl Display for CommandRejected {
 mod tests {
     use super::*;
 
+    fn unmapped(key: &[u8]) -> String {
+        CommandRejected::unmapped(key).to_string()
+    }
+
     #[test]
     fn errors_name_what_the_client_has_sent_and_no_more() {
-        let unmapped = |key: &[u8]| CommandRejected::unmapped(key).to_string();
         assert!(unmapped(b"klicks:1").contains("matches `klicks:`;"), "{}", unmapped(b"klicks:1"));
         assert!(unmapped(b"a\r\n+OK").contains("matches `a+OK`;"), "{}", unmapped(b"a\r\n+OK"));
         assert!(unmapped(&[b'k'; 1000]).len() < 300);

@@ -52,8 +52,8 @@ pub struct Operator {
     patience: Duration,
     /// One channel per address, created with the first request.
     channels: Arc<OnceLock<Vec<Channel>>>,
-    /// Addresses of the requests that are known to take long. The user is told once about the same addresses, although
-    /// a command sends several requests.
+    /// Lists of addresses about whose slow replies the user has been told. A command sends several requests to the same
+    /// addresses, but prints only one message about them.
     reported: Arc<Mutex<BTreeSet<Vec<String>>>>,
 }
 
@@ -128,8 +128,8 @@ impl Operator {
         }
     }
 
-    /// Returns whether the user has not been told yet that the addresses of this operator take long, and notes that the
-    /// user is told now.
+    /// Returns `true` the first time that it is called for the addresses of this operator, and `false` afterwards. The
+    /// caller prints the message about slow replies only the first time.
     fn is_first_report(&self) -> bool {
         let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
         reported.insert(self.addresses.clone())

@@ -43,8 +43,8 @@ pub(super) enum Measure {
 }
 
 /// Computes how long the filter remembers events. A filter divides time into units and remembers an event for `span`
-/// units, of which the first is the unit of the event. An event of unit `t` therefore expires at the start of unit `t +
-/// span`, so it is remembered for more than `span - 1` and at most `span` units.
+/// units, counted from the unit in which the event occurred. An event of unit `t` therefore expires at the start of unit
+/// `t + span`, so it is remembered for more than `span - 1` and at most `span` units.
 ///
 /// For example, if a unit is one minute and `span` is 11, every event is remembered for more than 10 and at most 11
 /// minutes. An event at the beginning of its unit is remembered longest.

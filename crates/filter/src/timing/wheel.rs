@@ -1,9 +1,11 @@
 //! Absolute expiries on a wheel of codes.
 //!
-//! A timer stores its expiry as a code on a wheel: `1 + expiry mod (CODES)`, or 0 if the timer is empty. As time
-//! passes, this implementation changes no timer, whereas Koloniari et al. 2011 decrement every timer at every tick.
-//! When a code is read, it is converted to an expiry relative to the present time. After one turn of the wheel, codes
-//! are used again, so a sweep clears expired codes before that.
+//! A timer is a cell that stores when it expires, in ticks. It has room for only a few bits, so it stores the code
+//! `1 + expiry mod CODES` instead of the tick, or 0 if it is empty. The codes form a wheel: after `CODES` ticks, the same
+//! codes are used again. A reader converts a code back to the only tick near the present time that has this code.
+//!
+//! Koloniari et al. 2011 store the remaining ticks and decrement every timer at every tick. With codes, no timer changes
+//! as time passes. Instead, a sweep clears each expired timer before its code is used again.
 //!
 //! An expiry is read back exactly as it was stored, provided that all stored expiries lie in a range that is shorter
 //! than the wheel.

@@ -12,9 +12,11 @@ use super::cluster_map::{ClusterMap, FilterRecord, SliceOwner};
 use crate::ids::NodeId;
 use crate::plan::Prober;
 
-/// Returns the place that decides an event. A place is a slice, or a node, that holds some of the event's positions.
-/// `places` contains the place of each position, in the order of the event's hash functions. The first place that is
-/// not gone decides the event. Returns `None` if all places are gone.
+/// Returns the place that decides an event, or `None` if all places of the event have failed for good. A place is a
+/// slice, or a node, that holds some of the event's positions.
+///
+/// `places` yields one place for each position, in the order of the event's hash functions, so the same place can occur
+/// several times. The first place for which `is_gone` returns `false` decides the event.
 #[inline]
 pub(crate) fn head_place<P>(mut places: impl Iterator<Item = P>, is_gone: impl Fn(&P) -> bool) -> Option<P> {
     places.find(|place| !is_gone(place))

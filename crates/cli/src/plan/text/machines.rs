@@ -70,13 +70,13 @@ fn smaller(plan: &Plan) -> Option<&Costs> {
     })
 }
 
-/// Returns a text such as `3 machines of 16 GiB and 2 cores, of which any 1 may fail`.
+/// Returns a text such as `3 machines of 16 GiB and 2 cores (any 1 may fail)`.
 fn size(of: &Machines) -> String {
     let Machines { machines, copies, memory_bytes, cores, .. } = of;
     let memory = ByteSize(*memory_bytes);
     let fails = match copies {
         0 => String::new(),
-        copies => format!(", of which any {copies} may fail"),
+        copies => format!(" (any {copies} may fail)"),
     };
     let s = plural((*machines).into());
     let cores_s = plural((*cores).into());
