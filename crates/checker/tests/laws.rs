@@ -9,6 +9,11 @@ fn call(event: u64, time_ms: u64, began_us: u64, verdict: Decision) -> Call {
     Call { returned_us: Some(began_us + 10), verdict: Some(verdict), ..Call::begun(0, event, time_ms, began_us) }
 }
 
+/// Returns a call at a site that was undecided because the lease of its node had ended.
+fn without_lease(site: usize, began_us: u64) -> Call {
+    at_site(site, call(1, 0, began_us, Decision::Undecided(Reason::CutOff)))
+}
+
 fn at_site(site: usize, call: Call) -> Call {
     Call { site: Some(site), ..call }
 }
@@ -204,13 +209,11 @@ fn a_leaf_answers_alone_while_it_is_cut_off_and_at_no_other_time() {
 fn a_leaf_that_is_cut_off_answers_alone_without_a_lease() {
     let promises = Promises { leaves_answer_alone: true, ..of_a_second() };
     let outage = Outage { site: 1, from_us: 0, until_us: 9_000_000, is_silent: true };
-    let undecided =
-        |site, began_us| Call { site: Some(site), ..call(1, 0, began_us, Decision::Undecided(Reason::CutOff)) };
-    let lookup = Call { is_lookup: true, ..undecided(1, 8_000_000) };
+    let lookup = Call { is_lookup: true, ..without_lease(1, 8_000_000) };
     for (call, expected) in [
-        (undecided(1, 8_000_000), vec!["alone without lease"]),
-        (undecided(1, 1_000_000), vec![]),
-        (undecided(0, 8_000_000), vec![]),
+        (without_lease(1, 8_000_000), vec!["alone without lease"]),
+        (without_lease(1, 1_000_000), vec![]),
+        (without_lease(0, 8_000_000), vec![]),
         (lookup, vec![]),
     ] {
         let mut history = History { promises, outages: vec![outage.clone()], ..History::default() };

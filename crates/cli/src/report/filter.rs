@@ -231,7 +231,9 @@ fn degraded(events: u64, expected: f64) -> String {
     let effect = if expected > 0.0 {
         format!("about {} of the new ones among them are reported as duplicates", rate(share))
     } else {
-        "this reports no new event as a duplicate".to_owned()
+        "this reports no new event as a duplicate, but with `--when-lost first-seen` or `--tree-cut-off local` it can \
+         report a duplicate as new"
+            .to_owned()
     };
     format!("{} events were judged without slices that are down or have lost something; {effect}", grouped(events))
 }
@@ -263,7 +265,8 @@ mod tests {
     #[test]
     fn the_effect_of_lost_slices_is_a_sentence() {
         let none = "1,200 events were judged without slices that are down or have lost something; this reports no new \
-                    event as a duplicate";
+                    event as a duplicate, but with `--when-lost first-seen` or `--tree-cut-off local` it can report a \
+                    duplicate as new";
         assert_eq!(degraded(1200, 0.0), none);
         let some = degraded(1200, 12.0);
         assert!(some.ends_with("; about 1.0000 % of the new ones among them are reported as duplicates"), "{some}");
