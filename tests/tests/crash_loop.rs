@@ -26,7 +26,8 @@ const NOTED_WITHIN: Duration = Duration::from_millis(1_000);
 /// Settings with which a node starts fast, because the test restarts it often.
 const TIMING: &str = "[timing]\nheartbeat_ms = 20\nelection_base_ms = 60\nelection_width_ms = 20\n";
 
-fn crashes() -> u64 {
+/// Returns how often a test kills a node.
+pub(crate) fn crashes() -> u64 {
     std::env::var("FIRSTSEEN_CRASHES").map_or(CRASHES, |text| text.parse().expect("a number"))
 }
 
@@ -39,7 +40,7 @@ struct Answered {
 }
 
 /// Producer that submits new keys, and keys that have already been answered.
-struct Producer {
+pub(crate) struct Producer {
     _client: Client,
     filter: Filter,
     next_key: u64,
@@ -50,6 +51,42 @@ struct Producer {
 }
 
 impl Producer {
+    /// Returns a producer whose first new key is `first_key`.
+    pub(crate) fn new(client: Client, filter: Filter, first_key: u64) -> Self {
+        Self {
+            _client: client,
+            filter,
+            next_key: first_key,
+            answered: Vec::new(),
+            forgotten: Vec::new(),
+            undecided: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the number of keys that were first-seen.
+    pub(crate) fn answered(&self) -> usize {
+        self.answered.len()
+    }
+
+    /// Returns how often a key was first-seen a second time.
+    pub(crate) fn forgotten(&self) -> usize {
+        self.forgotten.len()
+    }
+
+    /// Returns the keys that were first-seen.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = u64> {
+        self.answered.iter().map(|answered| answered.key)
+    }
+
+    /// Submits keys of any producer, and returns the verdicts.
+    pub(crate) fn verdicts(&self, keys: &[u64]) -> Vec<Verdict> {
+        let verdicts = keys.chunks(BATCH_EVENTS as usize).map(|keys| {
+            let events: Vec<[u8; 8]> = keys.iter().map(|key| key.to_le_bytes()).collect();
+            self.filter.observe_batch(&events).wait().expect("a call")
+        });
+        verdicts.flatten().collect()
+    }
+
     fn submit(&mut self, keys: &[u64], are_old: usize) {
         let events: Vec<[u8; 8]> = keys.iter().map(|key| key.to_le_bytes()).collect();
         let began = Instant::now();
@@ -77,7 +114,7 @@ impl Producer {
     }
 
     /// Submits a batch that contains new keys and keys that have been answered.
-    fn go_on(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         let step = (self.answered.len() as u64 / (BATCH_EVENTS / 2)).max(1);
         let old = (0..BATCH_EVENTS / 2).filter_map(|index| self.answered.get((index * step) as usize));
         let mut keys: Vec<u64> = old.map(|answered| answered.key).collect();
@@ -88,7 +125,7 @@ impl Producer {
     }
 
     /// Submits every key that has been answered.
-    fn submit_all(&mut self) {
+    pub(crate) fn submit_all(&mut self) {
         let keys: Vec<u64> = self.answered.iter().map(|answered| answered.key).collect();
         keys.chunks(BATCH_EVENTS as usize).for_each(|keys| self.submit(keys, keys.len()));
     }
@@ -104,13 +141,11 @@ fn start(durability: &str) -> (OwnNode, Producer) {
     let options = ConnectOptions { deadline_ms: DEADLINE_MS, ..ConnectOptions::from([node.address.clone()]) };
     let client = Client::connect(options).wait().expect("a client");
     let filter = opened(&client, "clicks");
-    let (answered, forgotten, undecided) = (Vec::new(), Vec::new(), BTreeMap::new());
-    let producer = Producer { _client: client, filter, next_key: 0, answered, forgotten, undecided };
-    (node, producer)
+    (node, Producer::new(client, filter, 0))
 }
 
 /// Waits until a node answers.
-fn answers(node: &OwnNode) {
+pub(crate) fn answers(node: &OwnNode) {
     let status = format!("cluster status --addr {}", node.address);
     eventually("a node that answers", || node.folder.run(&status).code == Some(0));
 }

@@ -2,46 +2,25 @@
 //! cannot reach the rest of the tree decides events without it. The site must do so during the whole interruption, and
 //! never while it is connected, because events that it decides alone may already be known at other sites.
 
-use firstseen_client::{Client, ConnectOptions, Filter, Reason, Verdict, Wait};
+use firstseen_client::{Filter, Reason, Verdict};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::asking::{ask, count, opened};
+use crate::asking::{ask, count};
 use crate::local_cluster::{eventually, eventually_eq};
 use crate::own_node::OwnNode;
+use crate::three_sites::{SITES, at_site_of, create, nodes_at_sites};
 
-const SITES: [&str; 3] = ["athens", "ioannina", "oslo"];
-const DEADLINE_MS: u64 = 3_000;
 /// Filter without a tree. Its slices show whether the node that owns them has a lease.
 const WITHOUT_TREE: &str = "views";
 
 /// Starts a node at each site. Creates a tree whose root has a third of its slices at each of them, and a filter
 /// without a tree.
 fn cluster() -> [OwnNode; 3] {
-    let nodes = SITES.map(|site| OwnNode::start(site, &format!("site = \"{site}\"\n")));
-    let form = nodes.iter().map(|node| node.address.as_str()).collect::<Vec<_>>().join(" ");
-    eventually("a cluster", || nodes[0].folder.run(&format!("cluster form {form}")).code == Some(0));
-    let address = &nodes[0].address;
-    for (name, tree) in [("clicks", "--tree dense --tree-cut-off local"), (WITHOUT_TREE, "")] {
-        let create = format!(
-            "filter create {name} --if-absent --slicing horizontal:3 --window 10m --clock wall --capacity 50k \
-             --fpr 0.000001 {tree} --cluster {address}"
-        );
-        eventually("a filter", || nodes[0].folder.run(&create).code == Some(0));
-    }
+    let nodes = nodes_at_sites();
+    create(&nodes, "clicks", "--tree dense --tree-cut-off local");
+    create(&nodes, WITHOUT_TREE, "");
     nodes
-}
-
-/// Connects a client at the site of a node, which asks the leaf of that site.
-fn at_site_of(node: &OwnNode, site: &str, filter: &str) -> (Client, Filter) {
-    let options = ConnectOptions {
-        deadline_ms: DEADLINE_MS,
-        site: Some(site.into()),
-        ..ConnectOptions::from([node.address.clone()])
-    };
-    let client = Client::connect(options).wait().expect("a client");
-    let filter = opened(&client, filter);
-    (client, filter)
 }
 
 /// Returns how many nodes are up and can be reached, as one node sees it. A restarted node counts from its second start.

@@ -321,6 +321,11 @@ pub struct Promises {
     pub outlives_a_node: bool,
     /// Whether leaves answer alone while they cannot reach the levels above.
     pub leaves_answer_alone: bool,
+    /// Whether levels of a tree are complete again after the end of their node, and then refute events that they do not
+    /// know.
+    pub restored_levels_refute: bool,
+    /// Whether an event that a leaf answered alone survives the end of its node.
+    pub keeps_events_of_leaves: bool,
 }
 
 impl Promises {
@@ -471,11 +476,13 @@ impl History {
 
     /// Returns whether an event that `call` has recorded may still be unknown at other sites when `lookup` begins. This
     /// is possible if a leaf has called the event first-seen on its own, because it reports the event to the root only
-    /// later. If the leaf's node ends before this report, other sites never learn of the event.
+    /// later. If the leaf's node ends before this report and has no journal, other sites never learn of the event.
     pub fn may_be_unknown_elsewhere(&self, call: &Call, lookup: &Call) -> bool {
         let began_us = self.first_attempt_us(call);
         let is_settling = lookup.began_us < self.settled_us;
-        self.is_alone(call) && (is_settling || self.losses.iter().any(|loss| loss.time_us >= began_us))
+        let may_be_lost =
+            !self.promises.keeps_events_of_leaves && self.losses.iter().any(|loss| loss.time_us >= began_us);
+        self.is_alone(call) && (is_settling || may_be_lost)
     }
 
     /// Returns whether a lookup may have been answered at a site that did not know yet that the other sites had

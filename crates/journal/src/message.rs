@@ -42,7 +42,7 @@ struct RecordMessage {
 
 #[derive(Clone, PartialEq, Message)]
 struct EntryMessage {
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10")]
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
     kind: Option<Kind>,
 }
 
@@ -68,6 +68,10 @@ enum Kind {
     Marks(MarksMessage),
     #[prost(message, tag = "10")]
     Headed(HeadedMessage),
+    #[prost(message, tag = "11")]
+    Owed(OwedMessage),
+    #[prost(message, tag = "12")]
+    Reported(ReportedMessage),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
@@ -196,6 +200,29 @@ struct HeadedMessage {
 }
 
 #[derive(Clone, PartialEq, Message)]
+struct OwedMessage {
+    /// Number of each event, in ascending order.
+    #[prost(uint64, repeated, tag = "1")]
+    numbers: Vec<u64>,
+    /// Number of positions of each event.
+    #[prost(bytes, tag = "2")]
+    counts: Vec<u8>,
+    /// Positions at the root of the tree, event after event.
+    #[prost(uint64, repeated, tag = "3")]
+    positions: Vec<u64>,
+    #[prost(sint64, repeated, tag = "4")]
+    units: Vec<i64>,
+    #[prost(sint64, repeated, tag = "5")]
+    judged: Vec<i64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ReportedMessage {
+    #[prost(uint64, repeated, tag = "1")]
+    numbers: Vec<u64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
 struct SliceMessage {
     #[prost(uint32, tag = "1")]
     slice: u32,
@@ -274,6 +301,12 @@ fn kind_of(entry: Entry) -> Kind {
             sources: pack_pairs(sources.into_iter()),
         }),
         Entry::Headed { epoch } => Kind::Headed(HeadedMessage { epoch: epoch.0 }),
+        Entry::Owed { numbers, positions, stamps } => {
+            let (units, judged) = stamps::pack(&stamps);
+            let PositionLists { counts, positions } = positions;
+            Kind::Owed(OwedMessage { numbers, counts, positions, units, judged })
+        }
+        Entry::Reported { numbers } => Kind::Reported(ReportedMessage { numbers }),
         Entry::Slice { slice, outline: SliceOutline { unit, oldest, live } } => Kind::Slice(SliceMessage {
             slice,
             unit: unit.0,
@@ -299,12 +332,8 @@ fn entry_of(kind: Kind) -> Result<Entry, RecordError> {
         }
         Kind::Set(SetMessage { generation, counts, positions, units, judged, counted }) => {
             let stamps = stamps::unpack(&units, &judged).ok_or(RecordError::Field("stamps"))?;
-            let total: usize = counts.iter().map(|count| usize::from(*count)).sum();
-            if counts.len() != stamps.len() || total != positions.len() {
-                return Err(RecordError::Field("positions"));
-            }
-            let generation = GenerationNumber(generation);
-            Entry::Set { generation, cells: PositionLists { counts, positions }, stamps, counted }
+            let cells = position_lists(counts, positions, stamps.len())?;
+            Entry::Set { generation: GenerationNumber(generation), cells, stamps, counted }
         }
         Kind::Taken(TakenMessage { producer, sequence, names: bytes, events, tags }) => {
             // The number determines the size of lists, so it must be checked before they are allocated.
@@ -329,6 +358,15 @@ fn entry_of(kind: Kind) -> Result<Entry, RecordError> {
             Entry::Marks { producers: pairs(&producers)?.collect(), sources: pairs(&sources)?.collect() }
         }
         Kind::Headed(HeadedMessage { epoch }) => Entry::Headed { epoch: Epoch(epoch) },
+        Kind::Owed(OwedMessage { numbers, counts, positions, units, judged }) => {
+            let stamps = stamps::unpack(&units, &judged).ok_or(RecordError::Field("stamps"))?;
+            if numbers.len() != stamps.len() || !numbers.is_sorted_by(|number, next| number < next) {
+                return Err(RecordError::Field("numbers"));
+            }
+            let positions = position_lists(counts, positions, stamps.len())?;
+            Entry::Owed { numbers, positions, stamps }
+        }
+        Kind::Reported(ReportedMessage { numbers }) => Entry::Reported { numbers },
         Kind::Slice(SliceMessage { slice, unit, oldest, live: counts }) => {
             let live = counts.iter().map(|bytes| live(bytes)).collect::<Result<_, _>>()?;
             let outline = SliceOutline { unit: UnitNumber(unit), oldest: GenerationNumber(oldest), live };
@@ -340,6 +378,15 @@ fn entry_of(kind: Kind) -> Result<Entry, RecordError> {
         }
         Kind::CheckpointEnd(EndMessage {}) => Entry::CheckpointEnd,
     })
+}
+
+/// Returns the position lists of `events` events.
+fn position_lists(counts: Vec<u8>, positions: Vec<u64>, events: usize) -> Result<PositionLists, RecordError> {
+    let total: usize = counts.iter().map(|count| usize::from(*count)).sum();
+    if counts.len() != events || total != positions.len() {
+        return Err(RecordError::Field("positions"));
+    }
+    Ok(PositionLists { counts, positions })
 }
 
 fn events_message(generation: GenerationNumber, probes: &Probes, stamps: &[firstseen_filter::Stamp]) -> EventsMessage {

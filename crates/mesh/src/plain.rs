@@ -86,6 +86,7 @@ pub fn tree_map(
             cut_off: tree.cut_off,
         };
         let owners = nodes.iter().cycle().take(slices as usize).map(owner).collect();
+        let policies = if place.parent.is_some() { policies.below_root(tree.cut_off) } else { policies };
         let record = filter_record(&place.definition, policies, owners);
         map.filters.insert(filter_of(index), FilterRecord { name: place.name.clone(), branch: Some(branch), ..record });
     }

@@ -193,7 +193,7 @@ fn check_follower(definition: &SlicedDefinition, policies: &FilterPolicies) -> R
                 .to_owned(),
         );
     }
-    check_filter(definition, policies, false)
+    check_filter(definition, policies)
 }
 
 /// Applies a report that a node has no more in-flight events from before the filter was closed.

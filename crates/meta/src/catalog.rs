@@ -9,6 +9,7 @@ use firstseen_routing::{ClusterMap, FilterId, FilterPolicies, FilterRecord, Slic
 use firstseen_wire::limits::{FILTERS_MAX, MAP_FILTERS_BYTES_MAX};
 use firstseen_wire::map::filter_bytes_max;
 
+use crate::change::format_of_filter;
 use crate::names::check_text;
 use crate::refusal::Refusal;
 use crate::state::State;
@@ -36,16 +37,26 @@ pub(crate) fn is_in_tree(root: FilterId, id: FilterId, record: &FilterRecord) ->
 }
 
 /// Checks whether a filter with this definition and these policies is suitable for a cluster. The error says why not.
-pub(crate) fn check_filter(
-    definition: &SlicedDefinition,
-    policies: &FilterPolicies,
-    is_in_tree: bool,
-) -> Result<(), String> {
+pub(crate) fn check_filter(definition: &SlicedDefinition, policies: &FilterPolicies) -> Result<(), String> {
     check_definition(definition)
-        .and_then(|()| check_durability(definition, policies.durability, is_in_tree))
+        .and_then(|()| check_durability(definition, policies.durability))
         .and_then(|()| check_thresholds(definition, policies.thresholds))
-        .and_then(|()| check_copies(definition, policies.copies, is_in_tree))
+        .and_then(|()| check_copies(definition, policies.copies))
         .map_err(|refusal| refusal.to_string())
+}
+
+/// Checks whether every node of a cluster accepts a filter with these policies. A node of an earlier release may have
+/// proposed the filter without this check. The error says what to do.
+pub(crate) fn check_format(map: &ClusterMap, policies: &FilterPolicies, is_in_tree: bool) -> Result<(), String> {
+    let needed = format_of_filter(is_in_tree, policies);
+    let format = map.format;
+    if needed <= format {
+        return Ok(());
+    }
+    Err(format!(
+        "a tree with a journal or copies requires format {needed}, but the cluster writes format {format}: when every \
+         node runs a version that reads it, raise the format with firstseen cluster upgrade finalize"
+    ))
 }
 
 /// Checks whether a new filter may have this name.

@@ -270,11 +270,19 @@ impl Change {
             Self::SetVoter { node, .. } => Description::new("set-voter", Node(*node)),
             Self::RemoveNode { node } => Description::new("remove-node", Node(*node)),
             Self::PeerReached { peer, .. } => Description::new("peer-reached", Node(*peer)),
-            Self::CreateFilter(new) => Description::new("create-filter", Name(&new.name)).waiting(),
+            Self::CreateFilter(new) => {
+                let format = format_of_filter(new.tree.is_some(), &new.policies);
+                Description::new("create-filter", Name(&new.name)).waiting().since(format)
+            }
             Self::AlterFilter(altered) => Description::new("alter-filter", Name(&altered.name)).waiting(),
             Self::RestoreFilter(NewRestore { places, .. }) => {
                 let name = places.first().map_or("", |place| &place.record.name);
-                Description::new("restore-filter", Name(name)).waiting()
+                let formats = places.iter().map(|RestoredPlace { record, .. }| {
+                    let is_in_tree = record.branch.is_some();
+                    format_of_filter(is_in_tree, &record.policies)
+                });
+                let format = formats.max().unwrap_or(Format::FIRST);
+                Description::new("restore-filter", Name(name)).waiting().since(format)
             }
             Self::DropFilter { name } => Description::new("drop-filter", Name(name)),
             Self::CancelMoves { name } => Description::new("cancel-moves", Name(name)),
@@ -296,6 +304,14 @@ impl Change {
             }
         }
     }
+}
+
+/// Returns the first format whose readers accept a filter with these policies. Release 0.1 rejects trees with a journal
+/// or with copies. If a node of that release applied such a change, its cluster map would differ from those of other
+/// nodes.
+pub(crate) fn format_of_filter(is_in_tree: bool, policies: &FilterPolicies) -> Format {
+    let is_lasting = policies.durability.keeps_journal() || policies.copies > 0;
+    if is_in_tree && is_lasting { Format(11) } else { Format::FIRST }
 }
 
 /// Properties of a change other than its effect.

@@ -23,8 +23,8 @@ use thiserror::Error;
 /// can express them.
 ///
 /// - Version 10 belongs to release 0.1.
-/// - Version 11 adds the format of a map ([`crate::Change::Raise`]), access rights ([`crate::AccessChange`]), and the
-///   principal that requested a change ([`crate::AskedBy`]).
+/// - Version 11 adds the format of a map ([`crate::Change::Raise`]), access rights ([`crate::AccessChange`]), the
+///   principal that requested a change ([`crate::AskedBy`]), and trees with a journal or copies.
 pub const VERSIONS: RangeInclusive<u8> = FIRST..=NEWEST;
 
 /// The version of release 0.1.

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use firstseen_filter::GenerationNumber;
 use firstseen_routing::check::check_claims;
-use firstseen_routing::{
-    AnswerWhen, ClusterMap, Durability, Epoch, FilterHistory, FilterId, FilterRecord, Incarnation, NodeId,
-};
+use firstseen_routing::{ClusterMap, Epoch, FilterHistory, FilterId, FilterRecord, Incarnation, NodeId};
 
 use crate::catalog::{self, check_new, insert_new};
 use crate::change::NewFilter;
@@ -20,7 +18,7 @@ use crate::state::State;
 use crate::{liveness, moves, tree};
 
 pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Refusal> {
-    let NewFilter { name, definition, mut policies, secret, if_absent, tree } = asked;
+    let NewFilter { name, definition, policies, secret, if_absent, tree } = asked;
     check_text("the name of a filter", &name)?;
     if is_reserved(&name) {
         let rule = "names of the form restoring:NAME and NAME~former are reserved for filters that are being restored \
@@ -28,17 +26,18 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
         return Err(Refusal::Text { what: "the name of a filter".to_owned(), value: name, rule: rule.to_owned() });
     }
     let top_down = tree.as_ref().map(|tree| tree.top_down);
-    catalog::check_filter(&definition, &policies, tree.is_some())
+    catalog::check_filter(&definition, &policies)
+        .and_then(|()| catalog::check_format(&state.map, &policies, tree.is_some()))
         .and_then(|()| check_claims(&definition, &policies, top_down).map_err(|refusal| refusal.to_string()))
         .map_err(|reason| Refusal::Definition { name: name.clone(), reason })?;
-    if policies.durability == Durability::Durable || policies.copies > 0 {
-        // A reply depends on the disk of every slice and on all copies.
-        policies.answer = AnswerWhen::Safe;
-    }
     let places = tree::plan(&state.map, &name, &definition, tree.as_ref())?;
     if let Some((filter, record)) = state.map.filter_named(&name) {
         let same_tree = tree::is_built_so(&state.map, filter, tree.as_ref(), &places);
-        let differs = match (record.definition.answers_like(&definition), record.policies == policies, same_tree) {
+        let differs = match (
+            record.definition.answers_like(&definition),
+            record.policies == policies.with_safe_replies(),
+            same_tree,
+        ) {
             (false, ..) => "definition",
             (_, false, _) => "set of policies",
             (.., false) => "tree",
@@ -54,6 +53,7 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
     for place in &places {
         let name = tree::name_of(&name, place);
         check_new(&map, &name)?;
+        let policies = tree::policies(policies, tree.as_ref(), place);
         let (owners, copies) = owners(&map, &name, &place.definition, &place.sites, policies.copies)?;
         let record = FilterRecord {
             name,

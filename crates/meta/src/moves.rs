@@ -23,7 +23,7 @@ use crate::state::State;
 pub(crate) fn begin(state: &mut State, filter: FilterId, moves: &[SliceMove]) -> Result<Outcome, Refusal> {
     let mut record = catalog::numbered(&state.map, filter)?.clone();
     let name = record.name.clone();
-    check_copies(&record.definition, 1, false)
+    check_copies(&record.definition, 1)
         .map_err(|_| refused(&name, "slices of its kind cannot be moved: drop the filter and create it again"))?;
     let bytes = slice_bytes(&record.definition).map_err(|reason| refused(&name, &reason))?;
     let mut used = used_bytes(&state.map);

@@ -29,7 +29,7 @@ pub fn plan_moves(map: &ClusterMap, drained: &BTreeSet<NodeId>) -> Result<Vec<(F
     let mut plan = Vec::new();
     for (filter, record) in &map.filters {
         let is_drained = record.all_copies().any(|(_, copy)| drained.contains(&copy.node));
-        if check_copies(&record.definition, 1, false).is_err() {
+        if check_copies(&record.definition, 1).is_err() {
             if is_drained {
                 return Err(refused(record, "slices of its kind cannot be moved: drop the filter first".to_owned()));
             }

@@ -14,7 +14,7 @@ use firstseen_routing::{
     Branch, Epoch, FilterHistory, FilterId, FilterRecord, Incarnation, RESTORING, TREE_LEVELS_MAX, TREE_PLACES_MAX,
 };
 
-use crate::catalog::{self, check_filter, check_new, insert_new};
+use crate::catalog::{self, check_filter, check_format, check_new, insert_new};
 use crate::change::{NewRestore, RestoredPlace};
 use crate::command::Outcome;
 use crate::names::{check_text, is_reserved, is_restoring, restoring_name};
@@ -47,7 +47,9 @@ pub(crate) fn begin(state: &mut State, asked: NewRestore) -> Result<Outcome, Ref
         let asked = &record.name;
         check_name(&first.record.name, asked, index)?;
         check_place(&places, index).map_err(|reason| Refusal::Tree { name: asked.clone(), reason })?;
-        check_record(record).map_err(|reason| Refusal::Definition { name: asked.clone(), reason })?;
+        check_record(record)
+            .and_then(|()| check_format(&map, &record.policies, record.branch.is_some()))
+            .map_err(|reason| Refusal::Definition { name: asked.clone(), reason })?;
         let name = restoring_name(asked);
         check_new(&map, asked).and_then(|()| check_new(&map, &name))?;
         let (owners, copies) = owners(&map, asked, &record.definition, sites, record.policies.copies)?;
@@ -103,8 +105,8 @@ fn parent_of<'a>(before: &'a [RestoredPlace], own: &Branch) -> Option<&'a Branch
 }
 
 fn check_record(record: &FilterRecord) -> Result<(), String> {
-    let FilterRecord { definition, policies, generations, branch, .. } = record;
-    check_filter(definition, policies, branch.is_some())?;
+    let FilterRecord { definition, policies, generations, .. } = record;
+    check_filter(definition, policies)?;
     if !generations.is_empty() && generations.len() != definition.slicing.groups() as usize {
         return Err("its number of generations differs from its number of groups".to_owned());
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use firstseen_routing::{
-    Branch, ClusterMap, FilterId, FilterRecord, Incarnation, SlicedDefinition, TreePlace, TreeSpec,
+    Branch, ClusterMap, FilterId, FilterPolicies, FilterRecord, Incarnation, SlicedDefinition, TreePlace, TreeSpec,
 };
 
 use crate::refusal::Refusal;
@@ -37,6 +37,15 @@ pub(crate) fn name_of(filter: &str, place: &TreePlace) -> String {
         None => filter.to_owned(),
         Some(_) => format!("{filter}@{}", place.name),
     }
+}
+
+/// Returns the policies of the filter at a place, if `requested` are those of the whole tree.
+pub(crate) fn policies(requested: FilterPolicies, tree: Option<&TreeSpec>, place: &TreePlace) -> FilterPolicies {
+    let policies = match tree {
+        Some(tree) if place.parent.is_some() => requested.below_root(tree.cut_off),
+        _ => requested,
+    };
+    policies.with_safe_replies()
 }
 
 /// Returns the branch of the filter at a place. The filters of the tree are numbered consecutively from `root` on.

@@ -249,9 +249,10 @@ pub struct Limits {
     /// Maximum memory of the claims of all slice groups together, in bytes. Each claimed event takes at most 75 bytes.
     pub claims_bytes_max: u64,
     /// Maximum number of events that each slice group of a tree level may hold for its parent level. The level has
-    /// decided these events without the parent, and must still send them to the parent. The events are kept in memory.
-    /// Despite its name, this setting is unrelated to the journal on the node's disk.
-    pub journal_events_max: u32,
+    /// decided these events without the parent, and must still send them to the parent. The events are kept in memory,
+    /// and also in the journal if the filter has one. Release 0.1 called this setting `journal_events_max`.
+    #[serde(alias = "journal_events_max")]
+    pub owed_events_max: u32,
     /// Maximum number of open connections on the listening address. A quarter of these connections is reserved for
     /// nodes, and a sixteenth for operators. The sum of this setting and `handshakes_max` must be smaller than the
     /// number of files that the operating system lets the process open (`ulimit -n`).
@@ -293,7 +294,7 @@ impl Default for Limits {
             inflight_events_max: 64 << 10,
             guard_bytes_max: 512 << 20,
             claims_bytes_max: 128 << 20,
-            journal_events_max: 64 << 10,
+            owed_events_max: 64 << 10,
             connections_max: CONNECTIONS_MAX,
             handshakes_max: 64,
             inflight_bytes_max: 512 << 20,
@@ -502,7 +503,7 @@ impl Limits {
         range("limits.inflight_events_max", u64::from(self.inflight_events_max), batch_events, 1 << 24)?;
         range("limits.guard_bytes_max", self.guard_bytes_max, 1 << 16, 1 << 40)?;
         range("limits.claims_bytes_max", self.claims_bytes_max, 1 << 16, 1 << 40)?;
-        range("limits.journal_events_max", u64::from(self.journal_events_max), 0, 1 << 24)?;
+        range("limits.owed_events_max", u64::from(self.owed_events_max), 0, 1 << 24)?;
         range("limits.connections_max", u64::from(self.connections_max), 1, 1 << 20)?;
         range("limits.handshakes_max", u64::from(self.handshakes_max), 1, 1 << 20)?;
         range("limits.inflight_bytes_max", self.inflight_bytes_max, INFLIGHT_MIN_BYTES, 1 << 40)?;

@@ -361,7 +361,7 @@ fn spawn_owners(
                 inflight_events_max: limits.inflight_events_max as usize,
                 guard_bytes_max: limits.guard_bytes_max,
                 claims_bytes_max: limits.claims_bytes_max,
-                owed_events_max: limits.journal_events_max as usize,
+                owed_events_max: limits.owed_events_max as usize,
                 clock_skew_max_ms: config.timing.clock_skew_max_ms,
                 node_lease_ms: Some(config.timing.lease_ms),
                 ..owner_limits

@@ -38,8 +38,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// A level above a site, or the site's leaf.
 struct PathLevel {
     filter: FilterId,
-    /// Nodes with cells of the level. The cells are lost if such a node ends.
+    /// Nodes with cells of the level. The cells are lost if such a node ends, unless they are in a journal.
     nodes: Vec<usize>,
+    keeps_journal: bool,
 }
 
 /// A delivery (a first-seen event) whose cells are checked.
@@ -84,7 +85,8 @@ fn path(site: usize, scenario: &Scenario, map: &ClusterMap) -> Vec<PathLevel> {
     let ids = std::iter::successors(leaf, |id| map.filters.get(id)?.branch.as_ref()?.parent);
     ids.map(|filter| {
         let nodes = (0..scenario.nodes).filter(|node| has_slices(map, filter, *node)).collect();
-        PathLevel { filter, nodes }
+        let keeps_journal = map.filters.get(&filter).is_some_and(|it| it.policies.durability.keeps_journal());
+        PathLevel { filter, nodes, keeps_journal }
     })
     .collect()
 }
@@ -115,14 +117,18 @@ fn wanted(
             if call.is_confirm && steps + 1 < path.len() {
                 continue;
             }
+            // In a durable tree, levels without a journal are caches.
+            if scenario.is_lasting_tree() && !level.keeps_journal {
+                continue;
+            }
             // A leaf that answers alone may lose its node before it has reported the event to the levels above.
             let carriers = if call.degraded { &path[..=steps] } else { &path[steps..=steps] };
-            if carriers.iter().any(|carrier| history.has_lost(call, &carrier.nodes)) {
+            if carriers.iter().any(|carrier| !carrier.keeps_journal && history.has_lost(call, &carrier.nodes)) {
                 continue;
             }
             // An event of a leaf that answered alone reaches the parent level when that level has enough slices for a
             // verdict, which may take a window.
-            let may_wait = call.degraded && steps > 0 && history.promises.never_forgets;
+            let may_wait = call.degraded && steps > 0 && history.promises.never_forgets && !level.keeps_journal;
             if may_wait && history.losses.iter().any(|loss| level.nodes.contains(&loss.node)) {
                 continue;
             }

@@ -25,13 +25,18 @@ pub struct Family {
 
 impl Family {
     /// All families.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self {
             flag: "--seeds",
             about: "Delays, resets and held links, with all slicings and kinds of filters",
             scenario: Scenario::new,
         },
         Self { flag: "--trees", about: "Filter trees over three sites", scenario: Scenario::of_tree },
+        Self {
+            flag: "--lasting-trees",
+            about: "Durable filter trees whose sites are cut off, killed and lose their power",
+            scenario: Scenario::lasting_tree,
+        },
         Self {
             flag: "--durable",
             about: "Durable filters with killed processes, power cuts and full disks",

@@ -202,16 +202,37 @@ impl FaultInjector {
         if !is_silent {
             self.streams.cut(&addresses(&here), &addresses(&there));
         }
-        tokio::time::sleep(PARTITION).await;
+        let ended_us = if self.scenario.durability != Durability::Memory && rng.below(2) > 0 {
+            Some(self.end_in_partition(site, rng).await)
+        } else {
+            tokio::time::sleep(PARTITION).await;
+            None
+        };
         let until_us = now_us();
         links(&here, &there).for_each(|(here, there)| turmoil::release(here, there));
-        let outage = Outage { site, from_us, until_us, is_silent };
+        // A process that starts while it is cut off answers nothing until it reaches the other nodes.
+        let outage = Outage { site, from_us, until_us: ended_us.unwrap_or(until_us), is_silent };
         let mut history = lock(history);
         history.outages.push(outage);
         history.periods.unreachable.push((from_us, until_us + REJOINED_US));
         // The other nodes continue without the site's node until it is back, and it lacks the events that they record.
         let away = (from_us..=until_us + REJOINED_US).step_by(LOSS_STEP_US);
         history.losses.extend(away.map(|time_us| Loss { since_us: from_us, ..loss(site, time_us, events) }));
+    }
+
+    /// Ends the process of a node that is cut off, and starts another one before the site can be reached again. Returns
+    /// the end of the process in simulated microseconds.
+    async fn end_in_partition(&self, site: usize, rng: &mut SeededRng) -> u64 {
+        let before = PARTITION.mul_f64(0.2 + 0.1 * rng.below(5) as f64);
+        tokio::time::sleep(before).await;
+        let seed = rng.below(u64::MAX);
+        let ended_us = now_us();
+        self.order(if rng.below(2) > 0 { Order::CutPower(site, seed) } else { Order::Kill(site) });
+        let away = Duration::from_millis(50 + rng.below(500));
+        tokio::time::sleep(away).await;
+        self.order(Order::Start(site));
+        tokio::time::sleep(PARTITION.saturating_sub(before + away)).await;
+        ended_us
     }
 
     /// Ends processes of nodes, starts others, and then pauses for a while.

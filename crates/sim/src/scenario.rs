@@ -19,6 +19,8 @@ const SLICINGS: [&str; 6] =
 const RESTART_PAUSE_MAX_MS: u64 = 400;
 /// Maximum pause in milliseconds between calls, which must continue before, during and after a partition.
 const PARTITION_PAUSE_MAX_MS: u64 = 2_200;
+/// Seed of the random numbers for durable trees.
+const OF_LASTING_TREES: u64 = 0x1A57 << 32;
 /// Number of calls in a filter tree, where an event passes more nodes.
 const TREE_CALLS: u32 = 40;
 /// Latency and deadline during a partition. The latency is higher because the steps of the simulation are longer.
@@ -115,6 +117,16 @@ impl Nemesis {
     pub const OF_MOVES: [Self; 5] = [Self::Delay, Self::Reset, Self::Hold, Self::Restart, Self::PowerCut];
     /// Faults for a tree over several sites.
     pub const OF_TREES: [Self; 5] = [Self::Delay, Self::Reset, Self::Hold, Self::Restart, Self::Partition];
+    /// Faults for a durable tree over several sites. Half of the sites that are cut off lose their node meanwhile.
+    pub const OF_LASTING_TREES: [Self; 7] = [
+        Self::Restart,
+        Self::PowerCut,
+        Self::Blackout,
+        Self::DiskFull,
+        Self::Partition,
+        Self::Partition,
+        Self::Partition,
+    ];
 }
 
 /// A run.
@@ -237,12 +249,35 @@ impl Scenario {
 
     /// Returns the scenario of `seed` with a tree. Slicing and faults differ from those of [`Self::new`].
     pub fn of_tree(seed: u64) -> Self {
-        let plain = Self::new(seed);
         let mut rng = SeededRng::new(seed ^ OF_TREES);
         let nemesis = rng.pick(&Nemesis::OF_TREES);
-        let (tree, slicing) = Tree::draw(&mut rng, plain.nodes);
+        Self::of_tree_under(seed, nemesis, &mut rng)
+    }
+
+    /// Returns the scenario of `seed` with a durable tree, whose root may have copies. Slicing and faults differ from
+    /// those of [`Self::new`].
+    pub fn lasting_tree(seed: u64) -> Self {
+        let mut rng = SeededRng::new(seed ^ OF_LASTING_TREES);
+        let nemesis = rng.pick(&Nemesis::OF_LASTING_TREES);
+        let scenario = Self::of_tree_under(seed, nemesis, &mut rng);
+        let is_root_at_one_site = scenario.tree.as_ref().is_some_and(|tree| tree.root_at.is_some());
+        Self {
+            durability: Durability::Durable,
+            copies: if is_root_at_one_site { 0 } else { rng.pick(&[0, 0, 1]) },
+            owner_limits: OwnerLimits { checkpoint_after_bytes: Some(4 << rng.below(12)), ..OwnerLimits::default() },
+            sync_ms: rng.pick(&[1, 10, 40]),
+            when_lost: WhenLost::Undecided,
+            safe: true,
+            deadline_ms: 3_000,
+            ..scenario
+        }
+    }
+
+    fn of_tree_under(seed: u64, nemesis: Nemesis, rng: &mut SeededRng) -> Self {
+        let plain = Self::new(seed);
+        let (tree, slicing) = Tree::draw(rng, plain.nodes);
         let pause_max_ms = match nemesis {
-            Nemesis::Restart => RESTART_PAUSE_MAX_MS,
+            Nemesis::Restart | Nemesis::PowerCut | Nemesis::Blackout | Nemesis::DiskFull => RESTART_PAUSE_MAX_MS,
             Nemesis::Partition => PARTITION_PAUSE_MAX_MS,
             _ => 2 * plain.latency_max_ms,
         };
@@ -463,6 +498,11 @@ impl Scenario {
     /// Returns whether events that were lost in a storm expire soon after it.
     pub fn is_short(&self) -> bool {
         self.kind != "bloom" && self.window_ms < self.storm_ms
+    }
+
+    /// Returns whether the filter is a tree whose root keeps a journal.
+    pub fn is_lasting_tree(&self) -> bool {
+        self.tree.is_some() && self.durability != Durability::Memory
     }
 
     /// Returns whether leaves answer alone when they cannot reach the levels above.

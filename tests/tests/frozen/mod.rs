@@ -25,12 +25,13 @@ use crate::run::Folder;
 
 /// Filters of a data set, with the flags that created them. Windows are so long that the data set can be used for
 /// years.
-const FILTERS: [(&str, &str); 6] = [
+const FILTERS: [(&str, &str); 7] = [
     ("memory", "--slicing horizontal:3 --kind timing"),
     ("durable", "--slicing vertical:3 --kind generations --durability durable"),
     ("copies", "--slicing horizontal:3 --copies 1 --kind cuckoo --durability durable"),
     ("claimed", "--slicing vertical:3 --kind timing --claims 10s --durability durable"),
     ("tree", "--tree dense --tree-fold 1 --kind timing"),
+    ("lasting", "--tree dense --tree-cut-off local --kind timing --durability durable"),
     ("altered", "--slicing horizontal:3 --kind timing --durability durable"),
 ];
 const WINDOW: &str = "--window 10000d --clock wall --capacity 2k --fpr 0.001";

@@ -4,7 +4,7 @@
 //!
 //! This law does not apply if the filter's policy allows lost events to be first-seen again.
 //!
-//! There are three exceptions in which an event may be first-seen after a duplicate.
+//! There are four exceptions in which an event may be first-seen after a duplicate.
 //!
 //! The first exception is an event whose recording was abandoned half-way, so that no producer got first-seen for it.
 //! In that case, only some of its cells or only some copies of a slice may have been set, and different nodes can reach
@@ -19,6 +19,10 @@
 //! The third exception is an event of a filter tree that a leaf has decided alone while its site was cut off. The leaf
 //! itself calls further submissions duplicates, but the other sites can call the event first-seen until the leaf has
 //! reported it to the root. The event is then delivered twice, which trees with `CutOff::Local` accept.
+//!
+//! The fourth exception is an event of a durable tree with top-down checks whose recording ended with a node, after the
+//! root and before the leaf had recorded it. No producer got first-seen for it. The root calls it a duplicate until the
+//! leaf is complete again and refutes it.
 
 use super::Violation;
 use crate::history::{Call, EndOnFullDisk, History};
@@ -64,6 +68,7 @@ impl Known<'_> {
             && !duplicate.is_same_submission(first)
             && !recorders.is_empty()
             && !(is_partial && history.may_be_denied(recorders, duplicate, first))
+            && !self.may_be_refuted(first)
             && recorders.iter().all(|call| history.are_within_window(call, first))
             && !(duplicate.is_lookup && self.is_lost_on_full_disk(first))
             && !history.is_alone(first)
@@ -76,6 +81,18 @@ impl Known<'_> {
     fn is_unreported(&self, first: &Call) -> bool {
         let mut elsewhere = self.recorders.iter().filter(|recorder| recorder.site != first.site);
         elsewhere.any(|recorder| self.history.may_be_unknown_elsewhere(recorder, first))
+    }
+
+    /// Returns whether a level of a tree may refute the event. This is possible if the end of a node interrupted the
+    /// recording of the event, so that the root has recorded it and the leaf has not. As long as the leaf is incomplete
+    /// after its restart, it cannot refute the event, and the root calls the event a duplicate.
+    fn may_be_refuted(&self, first: &Call) -> bool {
+        let Self { history, recorders, .. } = self;
+        let began_us = recorders.iter().map(|call| call.began_us).min().unwrap_or(0);
+        let mut ends = history.periods.unreachable.iter();
+        history.promises.restored_levels_refute
+            && recorders.iter().all(|call| !call.won())
+            && ends.any(|(from_us, _)| (began_us..first.ended_us()).contains(from_us))
     }
 
     /// Returns whether the lookup was answered from the memory of a node that then ended on a full disk.

@@ -159,14 +159,10 @@ fn reason(map: &ClusterMap, node: NodeId, obstacle: &Obstacle) -> Reason {
         Obstacle::Loss { filter, slices, why } => {
             let why = match why {
                 Loss::OnlyCopy => {
-                    let is_in_tree = map.filters.get(filter).is_some_and(|record| record.branch.is_some());
-                    let instead = "; a filter with --copies 1 or --durability durable loses nothing";
                     format!(
-                        "no other node has copies of them, and they are in memory: their content is lost with {0}. \
-                         Move them (firstseen cluster drain {0}), or say --accept-loss{1}",
-                        name,
-                        // Filters in trees support neither of these settings.
-                        if is_in_tree { "" } else { instead }
+                        "no other node has copies of them, and they are in memory: their content is lost with {name}. \
+                         Move them (firstseen cluster drain {name}), or say --accept-loss; a filter with --copies 1 \
+                         or --durability durable loses nothing"
                     )
                 }
                 Loss::Fetching(nodes) => {

@@ -58,7 +58,7 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
         writeln!(out, "slicing {slicing}: {why}, as --slicing said nothing else")?;
     }
     if !reply.existed
-        && let Some(loss) = loss_at_restart(name, &filter.policies, tree.is_some(), filter.definition.group.window)
+        && let Some(loss) = loss_at_restart(name, &filter.policies, filter.definition.group.window)
     {
         notice!("firstseen: {loss}");
     }
@@ -74,26 +74,22 @@ fn node_name(map: &ClusterMap, number: u64) -> String {
 }
 
 /// Returns what a restart of nodes loses, as text. `None` means that it loses nothing.
-fn loss_at_restart(name: &str, policies: &FilterPolicies, is_tree: bool, window: Window) -> Option<String> {
+fn loss_at_restart(name: &str, policies: &FilterPolicies, window: Window) -> Option<String> {
     let until = match window {
         Window::Unbounded => "`firstseen filter forgive` (its events never expire)",
         _ => "their window has passed",
     };
-    let what = match (is_tree, policies.durability, policies.copies) {
-        (true, ..) => format!(
-            "filter `{name}` is kept in memory: a node that restarts has lost what its slices remember, and their events \
-             are undecided until {until} (filters of trees have no journal and no copies)"
-        ),
-        (false, Durability::Durable, _) => return None,
-        (false, Durability::Interval { .. }, 0) => format!(
+    let what = match (policies.durability, policies.copies) {
+        (Durability::Durable, _) => return None,
+        (Durability::Interval { .. }, 0) => format!(
             "filter `{name}`: a node that crashes has lost what came last, and events of its slices are undecided until \
              {until} (--durability durable loses nothing; --copies 1 has it fetched from another node)"
         ),
-        (false, Durability::Memory, 0) => format!(
+        (Durability::Memory, 0) => format!(
             "filter `{name}` is kept in memory: a node that restarts has lost what its slices remember, and their events \
              are undecided until {until} (--durability durable loses nothing; --copies 1 has it fetched from another node)"
         ),
-        (false, Durability::Memory | Durability::Interval { .. }, _) => {
+        (Durability::Memory | Durability::Interval { .. }, _) => {
             format!(
                 "filter `{name}` is kept in memory: a node that restarts fetches its slices from the other nodes \
                  that have them; if all of these restart at once, the slices are lost (--durability durable loses nothing)"
@@ -306,7 +302,7 @@ mod tests {
     fn the_notice_about_a_restart_names_the_filter() {
         for copies in [0, 1] {
             let policies = FilterPolicies { copies, ..FilterPolicies::default() };
-            let said = loss_at_restart("clicks", &policies, false, Window::Duration(1000)).unwrap();
+            let said = loss_at_restart("clicks", &policies, Window::Duration(1000)).unwrap();
             assert!(said.starts_with("filter `clicks` is kept in memory: "), "{said}");
         }
     }

@@ -328,7 +328,7 @@ impl Shown {
         }
         let addresses = nodes.iter().map(LocalNode::address).collect::<Vec<_>>().join(",");
         let (tree, site) = match nodes.first() {
-            Some(node) if *has_sites => (" --tree dense", format!(" --site {}", node.site)),
+            Some(node) if *has_sites => (" --tree dense --durability durable", format!(" --site {}", node.site)),
             _ => ("", String::new()),
         };
         let filter = format!("firstseen filter create {CLICKS} --cluster {addresses} --window 24h --capacity 1M");

@@ -66,13 +66,23 @@ fn events() -> impl Strategy<Value = Entry> {
     })
 }
 
-fn set() -> impl Strategy<Value = Entry> {
+/// Generates the positions of events, and as many stamps.
+fn located() -> impl Strategy<Value = (PositionLists, Vec<Stamp>)> {
     prop::collection::vec(prop::collection::vec(any::<u64>(), 1..17), 1..20).prop_flat_map(|lists| {
-        (stamps(lists.len()), any::<u64>(), 0..20u64).prop_map(move |(stamps, generation, counted)| {
-            let mut cells = PositionLists::default();
-            lists.iter().for_each(|list| cells.push(list.iter().copied()));
-            Entry::Set { generation: GenerationNumber(generation), cells, stamps, counted }
+        stamps(lists.len()).prop_map(move |stamps| {
+            let mut positions = PositionLists::default();
+            lists.iter().for_each(|list| positions.push(list.iter().copied()));
+            (positions, stamps)
         })
+    })
+}
+
+fn set() -> impl Strategy<Value = Entry> {
+    (located(), any::<u64>(), 0..20u64).prop_map(|((cells, stamps), generation, counted)| Entry::Set {
+        generation: GenerationNumber(generation),
+        cells,
+        stamps,
+        counted,
     })
 }
 
@@ -112,6 +122,16 @@ fn taken() -> impl Strategy<Value = Entry> {
     })
 }
 
+fn owed() -> impl Strategy<Value = Entry> {
+    located().prop_flat_map(|(positions, stamps)| {
+        prop::collection::btree_set(any::<u64>(), stamps.len()).prop_map(move |numbers| Entry::Owed {
+            numbers: numbers.into_iter().collect(),
+            positions: positions.clone(),
+            stamps: stamps.clone(),
+        })
+    })
+}
+
 fn marks() -> impl Strategy<Value = Vec<(u128, u64)>> {
     prop::collection::vec(any::<(u128, u64)>(), 0..9)
 }
@@ -127,6 +147,8 @@ fn entry() -> impl Strategy<Value = Entry> {
             Entry::Checkpoint { is_complete: newest % 2 == 0, clock, newest: GenerationNumber(newest), counted }
         }),
         any::<u64>().prop_map(|epoch| Entry::Headed { epoch: Epoch(epoch) }),
+        owed(),
+        prop::collection::vec(any::<u64>(), 0..9).prop_map(|numbers| Entry::Reported { numbers }),
         (marks(), marks()).prop_map(|(producers, sources)| Entry::Marks { producers, sources }),
         (any::<u32>(), outline).prop_map(|(slice, ([unit, oldest], live))| Entry::Slice {
             slice,

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use firstseen_filter::{GenerationNumber, Kind};
 use firstseen_routing::{
-    ClusterMap, CutOff, FilterPolicies, NodeId, PlaceSpec, SecretMaterial, TreeMode, TreeSpec, WhenLost,
+    ClusterMap, CutOff, Durability, FilterPolicies, Format, NodeId, PlaceSpec, SecretMaterial, TreeMode, TreeSpec,
+    WhenLost,
 };
 
 use super::*;
@@ -118,6 +119,31 @@ fn tree() -> Change {
         if_absent: false,
         tree: Some(spec),
     })
+}
+
+/// Release 0.1 would refuse such a tree, so its map would differ from those of other nodes.
+#[test]
+fn trees_with_a_journal_or_copies_need_the_newer_format() {
+    for (durability, copies) in [(Durability::Durable, 0), (Durability::Memory, 1)] {
+        let Change::CreateFilter(asked) = tree() else { unreachable!("it creates a tree") };
+        let policies = FilterPolicies { durability, copies, ..asked.policies };
+        let lasting = Change::CreateFilter(NewFilter { policies, ..asked });
+        let mut cluster = Cluster::new(2, MEMORY_BYTES);
+        let refused = cluster.ask(lasting.clone()).unwrap_err().to_string();
+        assert!(refused.contains("requires format 11") && refused.contains("upgrade finalize"), "{refused}");
+        cluster.ask(Change::Raise { format: Format(11) }).unwrap();
+        cluster.ask(lasting).unwrap();
+        let State { map, .. } = &cluster.state;
+        let of_root = map.filter_named("t").unwrap().1.policies;
+        let of_leaf = map.filter_named("t@s").unwrap().1.policies;
+        assert_eq!((of_root.durability, of_root.copies), (durability, copies));
+        assert_eq!((of_leaf.durability, of_leaf.copies), (Durability::Memory, 0), "a leaf asks the root");
+
+        // The same holds for a backup that is restored to a cluster with the earlier format.
+        let mut earlier = Cluster::new(2, MEMORY_BYTES);
+        let refused = earlier.ask(restore(places(&cluster.state.map))).unwrap_err().to_string();
+        assert!(refused.contains("requires format 11"), "{refused}");
+    }
 }
 
 fn classic() -> firstseen_routing::SlicedDefinition {

@@ -208,6 +208,10 @@ impl MultiSliceGroup {
         if !local.present.keeps(Rule::PersistsFirst) {
             outbox.flush(commands);
         }
+        let owed = local.tree.take_journal();
+        if local.present.keeps(Rule::PersistsOwedEvents) {
+            kept.owed(owed);
+        }
         kept.take(&local.membership.site(), commands);
         outbox.flush(commands);
     }

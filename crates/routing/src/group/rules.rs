@@ -115,6 +115,12 @@ pub enum Rule {
     DecidesAloneOnlyIfCutOff,
     /// A level of a tree that is cut off continues to decide events alone after the leases of its nodes have ended.
     DecidesAloneWithoutLease,
+    /// A level of a durable tree writes an event that it decides alone to the journal before it replies.
+    PersistsOwedEvents,
+    /// A level of a durable tree that starts again reports the events that an earlier process has decided alone.
+    RestoresOwedEvents,
+    /// A level of a tree forgets an event that it has decided alone only after its parent level has answered.
+    ReportsUntilAnswered,
 }
 
 impl Rule {
@@ -178,7 +184,13 @@ impl Rule {
     ];
 
     /// The rules on which the guarantees of trees rest whose levels decide alone while they are cut off.
-    pub const OF_TREES: [Self; 2] = [Self::DecidesAloneOnlyIfCutOff, Self::DecidesAloneWithoutLease];
+    pub const OF_TREES: [Self; 5] = [
+        Self::DecidesAloneOnlyIfCutOff,
+        Self::DecidesAloneWithoutLease,
+        Self::PersistsOwedEvents,
+        Self::RestoresOwedEvents,
+        Self::ReportsUntilAnswered,
+    ];
 }
 
 /// The set of rules that are followed.

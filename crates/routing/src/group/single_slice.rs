@@ -475,9 +475,11 @@ impl SingleSliceGroup {
             }
             Entry::Replied { .. } | Entry::Marks { .. } | Entry::CheckpointEnd => Ok(()),
             Entry::Slice { .. } | Entry::Cells { .. } => self.slice.put_part(&entry),
-            Entry::Headed { .. } | Entry::Taken { .. } | Entry::Set { .. } => {
-                Err(PartError::Misfit("an entry of a group of several slices"))
-            }
+            Entry::Headed { .. }
+            | Entry::Taken { .. }
+            | Entry::Set { .. }
+            | Entry::Owed { .. }
+            | Entry::Reported { .. } => Err(PartError::Misfit("an entry of a group of several slices")),
         }
     }
 

@@ -89,9 +89,6 @@ pub enum ClusterRefusal {
         /// Requested kind.
         kind: Kind,
     },
-    /// Filters of a tree do not support further copies of their slices.
-    #[error("slices of a tree cannot have further copies: use `--copies 0`")]
-    TreeCopies,
     /// The maximum duration of a claim is too short or too long.
     #[error(
         "claims of {} are not allowed: choose from 1s up to the retry horizon, which is {} (`--retry-horizon`)",
@@ -119,10 +116,6 @@ pub enum ClusterRefusal {
     /// level has not passed through the levels below, so they would wrongly report it as unknown.
     #[error("events of a tree with top-down checks cannot be claimed: leave --claims out, or the checks (top_down)")]
     TreeClaims,
-    /// Filters of a tree do not support a journal, because a level keeps the events that it has decided alone in
-    /// memory.
-    #[error("filters of a tree cannot have a journal: use `--durability memory`")]
-    TreeJournal,
 }
 
 /// Minimum interval between two syncs of a journal, in milliseconds. Half of the interval is reserved for the disk.
@@ -131,16 +124,11 @@ const INTERVAL_MIN_MS: u32 = 10;
 /// Maximum interval between two syncs of a journal, in milliseconds.
 const INTERVAL_MAX_MS: u32 = 3_600_000;
 
-/// Checks whether a filter with this definition supports the requested durability. `is_in_tree` tells whether the
-/// filter belongs to a tree.
+/// Checks whether a filter with this definition supports the requested durability.
 ///
 /// # Errors
 /// Returns [`ClusterRefusal`], which names the unsupported property and an alternative.
-pub fn check_durability(
-    definition: &SlicedDefinition,
-    durability: Durability,
-    is_in_tree: bool,
-) -> Result<(), ClusterRefusal> {
+pub fn check_durability(definition: &SlicedDefinition, durability: Durability) -> Result<(), ClusterRefusal> {
     match durability {
         Durability::Memory => return Ok(()),
         Durability::Interval { interval_ms } if !(INTERVAL_MIN_MS..=INTERVAL_MAX_MS).contains(&interval_ms) => {
@@ -149,27 +137,22 @@ pub fn check_durability(
         Durability::Interval { .. } | Durability::Durable => {}
     }
     let kind = definition.group.cells.kind();
-    match kind {
-        _ if is_in_tree => Err(ClusterRefusal::TreeJournal),
-        kind if kind.can(Ability::Parts) => Ok(()),
-        kind => Err(ClusterRefusal::NoJournal { kind }),
-    }
+    if kind.can(Ability::Parts) { Ok(()) } else { Err(ClusterRefusal::NoJournal { kind }) }
 }
 
 /// Maximum number of copies of a slice in addition to the first.
 const COPIES_WANTED_MAX: u32 = 2;
 
-/// Checks whether each slice of a filter can have `copies` additional copies. The result depends on the kind of the
-/// filter, which must support copies, and on `is_in_tree`, because filters of a tree do not support additional copies.
+/// Checks whether each slice of a filter can have `copies` additional copies, which the kind of the filter must
+/// support.
 ///
 /// # Errors
 /// Returns [`ClusterRefusal`], which names the unsupported property and an alternative.
-pub fn check_copies(definition: &SlicedDefinition, copies: u32, is_in_tree: bool) -> Result<(), ClusterRefusal> {
+pub fn check_copies(definition: &SlicedDefinition, copies: u32) -> Result<(), ClusterRefusal> {
     let kind = definition.group.cells.kind();
     match kind {
         _ if copies == 0 => Ok(()),
         _ if copies > COPIES_WANTED_MAX => Err(ClusterRefusal::Copies { copies }),
-        _ if is_in_tree => Err(ClusterRefusal::TreeCopies),
         kind if kind.can(Ability::Parts) => Ok(()),
         kind => Err(ClusterRefusal::NoCopies { kind }),
     }

@@ -5,6 +5,8 @@ use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
+use super::tree::CutOff;
+
 /// Source of the times of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -121,6 +123,30 @@ pub struct FilterPolicies {
 }
 
 impl FilterPolicies {
+    /// Returns the policies of a level below the root of a tree whose root has these policies.
+    ///
+    /// A level below the root is a cache: it asks its parent about every event that it does not know. It therefore
+    /// needs neither a journal nor copies: losing its cells costs queries, but changes no verdict. A level that may
+    /// decide events alone is the only one that knows these events until it has reported them, so it has the same
+    /// durability as the root.
+    #[must_use]
+    pub fn below_root(self, cut_off: CutOff) -> Self {
+        let durability = match cut_off {
+            CutOff::Undecided => Durability::Memory,
+            CutOff::Local => self.durability,
+        };
+        Self { durability, copies: 0, ..self }
+    }
+
+    /// Returns these policies with replies that are sent when all nodes have acknowledged the event, if the filter has
+    /// copies or is synced to disk before each reply. Such a reply depends on all copies and on the disk of every
+    /// slice.
+    #[must_use]
+    pub fn with_safe_replies(self) -> Self {
+        let answer = if self.replies_when_all_acknowledged() { AnswerWhen::Safe } else { self.answer };
+        Self { answer, ..self }
+    }
+
     /// Returns whether a node sends the reply first-seen only after all nodes have acknowledged that the event's cells
     /// are set. Otherwise the reply is sent before these acknowledgements. This requires that the filter was created
     /// with `--answer early`, has no additional copies, and is not synced to disk before each reply.

@@ -65,6 +65,20 @@ pub enum Entry {
         /// Reading of the group's clock after the batch.
         clock: ClockReading,
     },
+    /// Events that this level of a filter tree has decided without its parent level, and must report to it.
+    Owed {
+        /// Numbers of the events, in ascending order. Events that have not been reported have different numbers.
+        numbers: Vec<u64>,
+        /// Positions of the events at the root of the tree, one list for each event.
+        positions: PositionLists,
+        /// Stamps, one for each event.
+        stamps: Vec<Stamp>,
+    },
+    /// Owed events that need not be reported any more, because the parent level has answered.
+    Reported {
+        /// Numbers of the events.
+        numbers: Vec<u64>,
+    },
     /// Start of a checkpoint.
     Checkpoint {
         /// Whether the group has everything that was ever recorded in it.

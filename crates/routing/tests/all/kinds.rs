@@ -46,9 +46,9 @@ fn a_cluster_accepts_what_the_kind_can_have() {
             let definition: SlicedDefinition = definition(&spec(kind), slicing);
             check::check_definition(&definition).unwrap();
             let has_parts = kind.can(Ability::Parts);
-            let durability = check::check_durability(&definition, Durability::Durable, false);
+            let durability = check::check_durability(&definition, Durability::Durable);
             assert_eq!(durability.is_ok(), has_parts, "kind {kind}, {slicing}: {durability:?}");
-            let copies = check::check_copies(&definition, 1, false);
+            let copies = check::check_copies(&definition, 1);
             assert_eq!(copies.is_ok(), has_parts, "kind {kind}, {slicing}: {copies:?}");
             let policies = FilterPolicies { claim_lease_max_ms: NonZeroU32::new(10_000), ..FilterPolicies::default() };
             let claims = check::check_claims(&definition, &policies, None);

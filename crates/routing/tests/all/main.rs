@@ -44,6 +44,7 @@ mod tree;
 mod tree_cut_offs;
 mod tree_faults;
 mod tree_in_one_place;
+mod tree_kept;
 mod tree_model;
 mod tree_moves;
 mod ttl;

@@ -1,98 +1,13 @@
 //! Levels of a filter tree whose slices move while events are at other levels.
 
-use crate::common::{definition, digest, spec as filter};
+use crate::common::{definition, spec as filter};
+use crate::network::level::{LEAF, Level, climb, decided};
 use crate::network::tree::{ROOT, spec};
-use firstseen_filter::{Kind, Probes, UnitNumber};
-use firstseen_mesh::{plain_submission, tree_map};
+use firstseen_filter::{Kind, Probes};
+use firstseen_mesh::tree_map;
 use firstseen_routing::{
-    ClusterMap, Command, CutOff, Decision, FilterId, FilterPolicies, FilterRecord, FromLevel, GroupOwner, Incarnation,
-    LevelQuery, LevelReply, Moment, MonotonicMs, Operation, OwnerLimits, Reason, Submission, Times, TreeMode, TreeSpec,
+    ClusterMap, CutOff, Decision, FilterPolicies, FromLevel, Incarnation, Operation, Reason, TreeMode, TreeSpec,
 };
-
-const LEAF: FilterId = FilterId(ROOT.0 + 1);
-const NOW: Moment = Moment { monotonic_ms: MonotonicMs(0), wall_ms: 1_790_000_000_000 };
-
-/// The first node of a level.
-struct Level {
-    filter: FilterId,
-    map: ClusterMap,
-    owner: GroupOwner,
-    submissions: u64,
-}
-
-impl Level {
-    fn new(filter: FilterId, map: ClusterMap) -> Self {
-        let node = map.filters[&filter].owners[0].node;
-        let owner = GroupOwner::build(filter, &map, 0, node, OwnerLimits::default()).unwrap();
-        Self { filter, map, owner, submissions: 0 }
-    }
-
-    /// Returns events that this node heads.
-    fn events(&self) -> impl Iterator<Item = Probes> + use<> {
-        let prober = self.map.prober(&self.map.filters[&self.filter]).unwrap();
-        let probes = (0..).map(move |key| {
-            let mut probes = Probes::new(prober.shape());
-            prober.push(digest(key), &mut probes);
-            (prober.head_slice(0, &probes, 0), probes)
-        });
-        probes.filter_map(|(slice, probes)| (slice == 0).then_some(probes))
-    }
-
-    fn submit(&mut self, probes: &Probes, from: Option<FromLevel>) -> Vec<Command> {
-        self.submissions += 1;
-        let submission = Submission {
-            producer: 7,
-            times: Times { base_unit: UnitNumber(1_000_000), ..Times::default() },
-            deadline_ms: MonotonicMs(1_000),
-            from,
-            ..plain_submission(self.submissions, Operation::Observe, probes.clone())
-        };
-        let mut commands = Vec::new();
-        self.owner.submit(submission, NOW);
-        self.owner.take_commands(&mut commands);
-        commands
-    }
-
-    fn follow(&mut self, change: impl FnOnce(&mut FilterRecord)) -> Vec<Command> {
-        let record = self.map.filters.get_mut(&self.filter).unwrap();
-        change(record);
-        record.epoch.rise();
-        let mut commands = Vec::new();
-        self.owner.map_changed(&self.map, NOW);
-        self.owner.take_commands(&mut commands);
-        commands
-    }
-
-    fn answer(&mut self, climb: &LevelQuery, decision: Decision) -> Vec<Command> {
-        self.climbed(LevelReply { number: climb.number, decisions: vec![decision], ..LevelReply::default() })
-    }
-
-    /// Ends a query because the other level became unreachable after the query was sent.
-    fn lose(&mut self, climb: &LevelQuery) -> Vec<Command> {
-        self.climbed(climb.unreachable(Reason::Unknown))
-    }
-
-    fn climbed(&mut self, climbed: LevelReply) -> Vec<Command> {
-        let mut commands = Vec::new();
-        self.owner.climbed(&climbed, NOW);
-        self.owner.take_commands(&mut commands);
-        commands
-    }
-}
-
-fn climb(commands: Vec<Command>) -> LevelQuery {
-    commands
-        .into_iter()
-        .find_map(|command| if let Command::LevelQuery(climb) = command { Some(climb) } else { None })
-        .unwrap()
-}
-
-fn decided(commands: Vec<Command>) -> Option<Decision> {
-    commands.into_iter().find_map(|command| match command {
-        Command::Reply(reply) => Some(reply.answers.decisions()[0]),
-        _ => None,
-    })
-}
 
 fn levels(tree: &TreeSpec, slicing: &str) -> ClusterMap {
     let definition = definition(&filter(Kind::Timing, "1h", 1 << 16, 5), slicing);

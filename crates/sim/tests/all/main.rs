@@ -11,6 +11,7 @@ mod determinism;
 mod durable;
 mod endpoints;
 mod hung_disks;
+mod lasting_trees;
 mod moves;
 mod rights;
 mod sample;

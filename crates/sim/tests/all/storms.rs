@@ -168,7 +168,11 @@ fn found_at(rule: Rule) -> Option<u64> {
         | Rule::EndpointChecksRightsAtConfirm
         | Rule::CountsTtlByEachWindow => return None,
         // No filter of a storm belongs to a tree. `trees.rs` tests these rules.
-        Rule::DecidesAloneOnlyIfCutOff | Rule::DecidesAloneWithoutLease => return None,
+        Rule::DecidesAloneOnlyIfCutOff
+        | Rule::DecidesAloneWithoutLease
+        | Rule::PersistsOwedEvents
+        | Rule::RestoresOwedEvents
+        | Rule::ReportsUntilAnswered => return None,
         // Only fingerprint cells depend on this rule. `cuckoo.rs` tests it.
         Rule::TimestampsCells => return None,
     })

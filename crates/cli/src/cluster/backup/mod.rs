@@ -255,7 +255,7 @@ impl FilterDocument {
 
 /// Returns whether nodes can send the cells of this filter's slices.
 pub(super) fn has_parts(record: &FilterRecord) -> bool {
-    check_copies(&record.definition, 1, false).is_ok()
+    check_copies(&record.definition, 1).is_ok()
 }
 
 /// Returns the size in bytes of one generation of one slice, which is the largest amount that a node must send.

@@ -27,6 +27,8 @@ pub(crate) struct ToPersist {
     entries: Vec<Entry>,
     /// Parts of copies. Each becomes a separate record, because parts are long.
     copied: Vec<Entry>,
+    /// Events that this level of a filter tree has decided alone, and their numbers when they have been reported.
+    owed: Vec<Entry>,
     /// During a restore, the batches that were accepted and whose replies have not been read yet.
     pub(super) taken: BTreeMap<BatchName, (Vec<NamedEvent>, u32)>,
     /// The epoch by which this node headed events when no submission could be retried any more that another node had
@@ -40,6 +42,7 @@ impl ToPersist {
             keeps_journal: durability.keeps_journal(),
             entries: Vec::new(),
             copied: Vec::new(),
+            owed: Vec::new(),
             taken: BTreeMap::new(),
             headed_epoch: None,
         }
@@ -113,9 +116,19 @@ impl ToPersist {
         }
     }
 
+    /// Adds changes of the events that this level of a filter tree must report to its parent level.
+    pub(super) fn owed(&mut self, changes: Vec<Entry>) {
+        if self.keeps_journal {
+            self.owed.extend(changes);
+        }
+    }
+
     /// Moves all entries, combined into records, into `commands`.
     pub(super) fn take(&mut self, site: &Site, commands: &mut Vec<Command>) {
         commands.extend(self.copied.drain(..).map(|part| site.persist(vec![part])));
+        // An event that was decided alone comes before its cells. If only its cells were on disk after a crash, this
+        // level would know the event and never report it.
+        commands.extend(self.owed.drain(..).map(|change| site.persist(vec![change])));
         let mut record = Vec::new();
         let mut record_events = 0;
         for entry in self.entries.drain(..) {

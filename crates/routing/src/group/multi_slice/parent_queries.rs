@@ -71,6 +71,9 @@ impl Climbing<'_> {
         let LocalState { tree, present, .. } = &mut *self.local;
         if let Some(climb) = tree.replay(present.clock().clock_ms(), present.now_ms()) {
             self.outbox.push(Command::LevelQuery(climb));
+            if !present.keeps(Rule::ReportsUntilAnswered) {
+                tree.forget_replay();
+            }
         }
     }
 

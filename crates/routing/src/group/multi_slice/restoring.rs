@@ -58,6 +58,12 @@ impl ToPersist {
                 self.headed_epoch = Some(epoch);
                 Ok(())
             }
+            Entry::Owed { .. } if !local.present.keeps(Rule::RestoresOwedEvents) => Ok(()),
+            Entry::Owed { numbers, positions, stamps } => local.tree.restore_owed(&numbers, &positions, &stamps),
+            Entry::Reported { numbers } => {
+                local.tree.restore_reported(&numbers);
+                Ok(())
+            }
             Entry::Replied { .. } | Entry::Marks { .. } | Entry::CheckpointEnd => Ok(()),
             Entry::Events { .. } => Err(PartError::Misfit("an entry of a group that is one slice")),
         }
@@ -89,6 +95,7 @@ impl ToPersist {
         let newest = local.fill.newest();
         let mut entries = vec![Entry::Checkpoint { is_complete, clock: clock.reading(), newest, counted }];
         entries.extend(self.headed_epoch.map(|epoch| Entry::Headed { epoch }));
+        entries.extend(local.tree.checkpoint());
         let mut entries = checkpoint(entries, guard, clock, &local.own.each());
         let open = flights.batches().into_iter().filter_map(|first| flights.batch(first));
         entries.extend(open.filter(|batch| batch.is_unlearnt()).map(|batch| Entry::Taken {

@@ -14,7 +14,7 @@ mod level;
 mod level_queries;
 mod pending_reports;
 
-use firstseen_filter::{ProbeShape, Probes, Stamp, UnitNumber, WindowRule};
+use firstseen_filter::{PartError, ProbeShape, Probes, Stamp, UnitNumber, WindowRule};
 
 use super::flights::{InFlightEvents, Phase, Ticket};
 use super::local_slices::OwnSlices;
@@ -24,7 +24,9 @@ use crate::group::state::OwedCounts;
 use crate::ids::FilterId;
 use crate::map::{CutOff, TreeMode};
 use crate::plan::GroupPlan;
-use crate::protocol::{Command, FromLevel, LevelQuery, LevelReply, MonotonicMs, Operation, Tick, Times};
+use crate::protocol::{
+    Command, Entry, FromLevel, LevelQuery, LevelReply, MonotonicMs, Operation, PositionLists, Tick, Times,
+};
 pub(crate) use level::Level;
 use level_queries::{Climbs, LevelQueryTarget};
 use pending_reports::PendingReports;
@@ -246,6 +248,41 @@ impl Tree {
         self.owed.push(positions, stamp, may_be_above);
     }
 
+    /// Returns the journal entries for the changes in these events since the last call.
+    pub(super) fn take_journal(&mut self) -> Vec<Entry> {
+        self.owed.take_journal()
+    }
+
+    /// Returns the journal entries of a checkpoint, which contain all events that have not been reported.
+    pub(super) fn checkpoint(&self) -> Vec<Entry> {
+        self.owed.checkpoint()
+    }
+
+    /// Restores events that an earlier process has decided alone.
+    ///
+    /// # Errors
+    /// Returns a [`PartError`] if the positions are not those of the root of this tree.
+    pub(super) fn restore_owed(
+        &mut self,
+        numbers: &[u64],
+        positions: &PositionLists,
+        stamps: &[Stamp],
+    ) -> Result<(), PartError> {
+        let level = self.level.as_ref().ok_or(PartError::Misfit("events of a tree in a filter without a tree"))?;
+        for ((number, positions), stamp) in numbers.iter().zip(positions.iter()).zip(stamps) {
+            Probes::new(level.root_shape())
+                .push_positions(positions)
+                .map_err(|_| PartError::Misfit("positions that the root does not have"))?;
+            self.owed.restore(*number, positions.into(), *stamp);
+        }
+        Ok(())
+    }
+
+    /// Forgets events that an earlier process has reported.
+    pub(super) fn restore_reported(&mut self, numbers: &[u64]) {
+        numbers.iter().for_each(|number| self.owed.restore_reported(*number));
+    }
+
     /// Returns the time at which [`Self::replay`] has work to do.
     pub(super) fn next_replay_ms(&self) -> Option<MonotonicMs> {
         self.owed.next_ms()
@@ -272,6 +309,11 @@ impl Tree {
             again: false,
             traceparent: None,
         })
+    }
+
+    /// Forgets the events of the replay that is under way, although the parent level has not answered.
+    pub(super) fn forget_replay(&mut self) {
+        self.owed.forget_replay();
     }
 
     /// Handles the parent level's reply to a replay. Returns `false` if the reply belongs to another query.

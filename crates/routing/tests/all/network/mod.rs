@@ -3,6 +3,7 @@
 
 mod copies;
 mod gathering;
+pub(crate) mod level;
 mod moves;
 pub(crate) mod tree;
 

@@ -8,6 +8,10 @@
 //!
 //! The number of stored events is bounded. When the bound is reached, further new events are undecided.
 //!
+//! In a durable filter, the journal contains these events before anybody gets the reply (`Entry::Owed`). When the parent
+//! has answered, it also contains their numbers (`Entry::Reported`). A process that starts restores the events from the
+//! journal and sends them to the parent.
+//!
 //! When the events are sent to the parent, the parent may already know some of them, because another leaf has called
 //! them first-seen too. Consumers have received these events twice, so the level counts them.
 
@@ -16,13 +20,15 @@ use std::collections::VecDeque;
 use firstseen_filter::{ProbeShape, Probes, Stamp, UnitNumber};
 
 use crate::group::state::OwedCounts;
-use crate::protocol::{LevelReply, MonotonicMs, Tick};
+use crate::protocol::{Entry, LevelReply, MonotonicMs, PositionLists, Tick};
 use crate::verdict::{Decision, Reason};
 
 /// Maximum number of events that are sent together.
 const REPLAY_EVENTS_MAX: usize = 1 << 12;
 /// Pause in milliseconds after a replay that has brought up nothing.
 const REPLAY_PAUSE_MS: u64 = 1_000;
+/// Maximum number of events in one journal entry.
+const ENTRY_EVENTS_MAX: usize = 1 << 10;
 
 /// First-seen events that this level has decided alone.
 #[derive(Default)]
@@ -33,9 +39,17 @@ pub(super) struct PendingReports {
     in_progress: Option<(u64, usize)>,
     next_ms: MonotonicMs,
     counts: OwedCounts,
+    /// The number of the next event.
+    next_number: u64,
+    /// Events with smaller numbers are in the journal.
+    next_to_persist: u64,
+    /// Numbers of events that the parent has answered, if the journal does not contain this yet.
+    reported: Vec<u64>,
 }
 
 struct OwedEvent {
+    /// Number of the event in the journal. The numbers of the stored events are ascending.
+    number: u64,
     /// Positions at the root.
     positions: Box<[u64]>,
     stamp: Stamp,
@@ -52,8 +66,45 @@ impl PendingReports {
     /// reported. `may_be_above` is `true` if an earlier query about the event got no reply. The parent may then have
     /// recorded the event already.
     pub(super) fn push(&mut self, positions: Box<[u64]>, stamp: Stamp, may_be_above: bool) {
-        self.entries.push_back(OwedEvent { positions, stamp, may_be_above });
+        self.entries.push_back(OwedEvent { number: self.next_number, positions, stamp, may_be_above });
+        self.next_number += 1;
         self.counts.local_events += 1;
+    }
+
+    /// Stores an event that an earlier process has written to the journal. An event that is already stored is ignored,
+    /// because a checkpoint may contain it as well as an earlier or later entry.
+    ///
+    /// A number may occur again for another event. If a slice leaves a node and comes back, its group starts without
+    /// events, while the journal may still contain entries of the former group.
+    pub(super) fn restore(&mut self, number: u64, positions: Box<[u64]>, stamp: Stamp) {
+        let Err(index) = self.entries.binary_search_by_key(&number, |entry| entry.number) else { return };
+        // The earlier process may have reported the event.
+        self.entries.insert(index, OwedEvent { number, positions, stamp, may_be_above: true });
+        self.next_number = self.next_number.max(number.saturating_add(1));
+        self.next_to_persist = self.next_number;
+    }
+
+    /// Forgets an event, because the journal says that the parent has answered it.
+    pub(super) fn restore_reported(&mut self, number: u64) {
+        if let Ok(index) = self.entries.binary_search_by_key(&number, |entry| entry.number) {
+            self.entries.remove(index);
+        }
+    }
+
+    /// Returns the journal entries for everything that has changed since the last call.
+    pub(super) fn take_journal(&mut self) -> Vec<Entry> {
+        let first = self.entries.partition_point(|entry| entry.number < self.next_to_persist);
+        let mut changes = entries(self.entries.range(first..));
+        self.next_to_persist = self.next_number;
+        if !self.reported.is_empty() {
+            changes.push(Entry::Reported { numbers: std::mem::take(&mut self.reported) });
+        }
+        changes
+    }
+
+    /// Returns the journal entries of a checkpoint, which contain all stored events.
+    pub(super) fn checkpoint(&self) -> Vec<Entry> {
+        entries(self.entries.iter())
     }
 
     /// Returns the time at which a replay may begin.
@@ -84,6 +135,13 @@ impl PendingReports {
         self.entries.iter_mut().take(events).for_each(|entry| entry.may_be_above = true);
     }
 
+    /// Forgets the events of the replay that is under way, although the parent level has not answered. This breaks
+    /// `Rule::ReportsUntilAnswered`.
+    pub(super) fn forget_replay(&mut self) {
+        let events = self.in_progress.take().map_or(0, |(_, events)| events);
+        self.reported.extend(self.entries.drain(..events).map(|entry| entry.number));
+    }
+
     /// Handles the parent level's reply to a replay. Returns `false` if the reply belongs to another query.
     pub(super) fn end(&mut self, climbed: &LevelReply, now_ms: MonotonicMs) -> bool {
         let Some((_, events)) = self.in_progress.take_if(|(number, _)| *number == climbed.number) else {
@@ -101,8 +159,10 @@ impl PendingReports {
                 Decision::Undecided(reason) => {
                     entry.may_be_above |= reason.may_have_recorded();
                     kept.push_back(entry);
+                    continue;
                 }
             }
+            self.reported.push(entry.number);
         }
         let pause_ms = if kept.len() == events { REPLAY_PAUSE_MS } else { 0 };
         self.next_ms = now_ms.after(pause_ms);
@@ -115,4 +175,22 @@ impl PendingReports {
     pub(super) fn counts(&self) -> OwedCounts {
         OwedCounts { waiting_events: self.entries.len() as u64, ..self.counts }
     }
+}
+
+/// Returns journal entries that contain these events.
+fn entries<'a>(events: impl Iterator<Item = &'a OwedEvent>) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    let mut events = events.peekable();
+    while events.peek().is_some() {
+        let mut numbers = Vec::new();
+        let mut positions = PositionLists::default();
+        let mut stamps = Vec::new();
+        for event in events.by_ref().take(ENTRY_EVENTS_MAX) {
+            numbers.push(event.number);
+            positions.push(event.positions.iter().copied());
+            stamps.push(event.stamp);
+        }
+        entries.push(Entry::Owed { numbers, positions, stamps });
+    }
+    entries
 }
