@@ -29,7 +29,7 @@ const SLOW: &str = "--slow 15";
 /// Maximum number of events that may be written and not confirmed, as in the example.
 const BATCH_EVENTS: usize = 16;
 /// Lease of a claim. It is longer than the restart of a consumer takes on a busy machine.
-const LEASE: Duration = Duration::from_secs(10);
+const LEASE: Duration = Duration::from_secs(20);
 /// Number of times that a consumer may fail because the nodes of a busy machine do not answer in time.
 const FAILURES_MAX: u32 = 3;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
