@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use crate::crash_loop::Producer;
 use crate::local_cluster::eventually;
 
-/// A producer that works in a thread of its own until it is told to end.
+/// Producer that submits events in a separate thread until the test ends it.
 pub(crate) struct Working {
     is_over: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
@@ -32,13 +32,13 @@ impl Working {
         Self { is_over, answered, thread }
     }
 
-    /// Waits until this many further keys were first-seen.
+    /// Waits until the producer has got the verdict first-seen for this many further keys.
     pub(crate) fn await_replies(&self, keys: usize) {
         let before = self.answered.load(Ordering::Relaxed);
         eventually("replies", || self.answered.load(Ordering::Relaxed) >= before + keys);
     }
 
-    /// Tells the producer to end, and returns it.
+    /// Ends the thread, and returns the producer.
     pub(crate) fn end(self) -> Producer {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.join().expect("a producer")

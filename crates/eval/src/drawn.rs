@@ -31,8 +31,8 @@ impl Drawn {
     /// that no run has it, all measurements are equal and would seem to have no error at all. Some draws of the models
     /// do have the event.
     ///
-    /// Let v be the variance between the draws of one run, averaged over all runs. For R runs with D draws each, the
-    /// error is `sqrt(v (1 + 1/D) / R)`.
+    /// For R runs, each with D draws of its model, the standard error is `sqrt(v (1 + 1/D) / R)`. Here, v is the variance
+    /// of the draws of one run, averaged over the R runs.
     pub(crate) fn error(of_runs: &[Self]) -> f64 {
         let runs = of_runs.len() as f64;
         of_runs.iter().map(|run| run.variance * (1.0 + 1.0 / run.draws)).sum::<f64>().sqrt() / runs

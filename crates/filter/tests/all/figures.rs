@@ -98,10 +98,7 @@ fn pages_have_the_same_figures() {
     let late = bytes_per_event(FilterSpec { lateness_ms: Some(10_800_000), ..spec(Kind::Cuckoo, 1e-8) });
     assert_says(
         "README.md",
-        &format!(
-            "takes {exact:.0} bytes per event, or {late:.0} if events may be late by an eighth of the window (the \
-             default)."
-        ),
+        &format!("takes {exact:.0} bytes per event, or {late:.0} if events may be late by an eighth of the window."),
     );
     let map = EXACT_MAP.bytes_per_event;
     let redis = REDIS_KEY.bytes_per_event;

@@ -12,8 +12,8 @@ use super::cluster_map::{ClusterMap, FilterRecord, SliceOwner};
 use crate::ids::NodeId;
 use crate::plan::Prober;
 
-/// Returns the place that decides an event, or `None` if all places of the event have failed for good. A place is a
-/// slice, or a node, that holds some of the event's positions.
+/// Returns the place that decides an event. A place is a slice or a node that holds some of the event's positions. The
+/// result is `None` if `is_gone` is true for all places of the event.
 ///
 /// `places` yields one place for each position, in the order of the event's hash functions, so the same place can occur
 /// several times. The first place for which `is_gone` returns `false` decides the event.

@@ -8,9 +8,10 @@
 //!
 //! The number of stored events is bounded. When the bound is reached, further new events are undecided.
 //!
-//! In a durable filter, the journal contains these events before anybody gets the reply (`Entry::Owed`). When the parent
-//! has answered, it also contains their numbers (`Entry::Reported`). A process that starts restores the events from the
-//! journal and sends them to the parent.
+//! A level with a journal writes each event that it decides alone to the journal before it replies first-seen
+//! (`Entry::Owed`). When the parent has recorded or rejected the event, the level writes the number of the event
+//! (`Entry::Reported`). After a restart, the level sends every event to the parent for which the journal lacks this
+//! second entry.
 //!
 //! When the events are sent to the parent, the parent may already know some of them, because another leaf has called
 //! them first-seen too. Consumers have received these events twice, so the level counts them.
