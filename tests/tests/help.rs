@@ -103,7 +103,10 @@ fn other_commands_explain_themselves() {
         ("cluster rebalance", "--addr --plan --no-wait --cancel --json"),
         ("cluster drain", "--addr --plan --no-wait --json"),
         ("cluster join", "--addr --tls-ca --tls-cert --tls-key"),
-        ("filter", "create alter list describe forgive set-clock drop"),
+        ("filter", "create alter list describe forgive set-clock place drop"),
+        ("filter place", "add remove"),
+        ("filter place add", "FILTER PLACE --parent --fold --sites --slicing --cluster"),
+        ("filter place remove", "FILTER PLACE --yes --cluster"),
         (
             "filter alter",
             "--cluster --window --capacity --fpr --memory --kind --slicing --lateness --ticks --growth --new-secret --seed --plan \

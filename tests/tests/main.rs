@@ -83,6 +83,7 @@ mod traces;
 mod tree;
 mod tree_cut_offs;
 mod tree_kept;
+mod tree_places;
 mod up;
 mod waiting;
 mod windows;

@@ -100,3 +100,21 @@ fn nodes_of_a_durable_root_that_are_killed_again_and_again_forget_nothing() {
         });
     }
 }
+
+/// Events that a site decides alone are lost with its process, unless the tree is durable.
+#[test]
+fn a_tree_that_loses_what_sites_decide_alone_says_so() {
+    let nodes = nodes_at_sites();
+    for (name, durability, is_lossy) in [("memory", "memory", true), ("durable", "durable", false)] {
+        let created = nodes[0].folder.run(&format!(
+            "filter create {name} --tree dense --tree-cut-off local --window 1h --capacity 1000 --durability {durability} \
+             --cluster {}",
+            nodes[0].address
+        ));
+        assert_eq!(
+            created.ok().err.contains("decides alone while it is cut off can be lost"),
+            is_lossy,
+            "{durability}"
+        );
+    }
+}

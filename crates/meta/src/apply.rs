@@ -18,7 +18,7 @@ use crate::filters::CompleteReport;
 use crate::node_start::NodeStart;
 use crate::refusal::Refusal;
 use crate::state::State;
-use crate::{access, alterations, filters, liveness, moves, nodes, restore, shares};
+use crate::{access, alterations, filters, liveness, moves, nodes, places, restore, shares};
 
 impl State {
     /// Applies `command`, which is the log entry with index `index`.
@@ -101,6 +101,8 @@ fn change(state: &mut State, change: Change) -> Result<Outcome, Refusal> {
             alterations::passed(state, filter, NodeStart { node, incarnation })
         }
         Change::FinishAlteration { name } => alterations::finish(state, &name),
+        Change::AddPlace(asked) => places::add(state, asked),
+        Change::RemovePlace { name } => places::remove(state, &name),
         Change::Access(change) => access::change(&mut state.map, change),
         Change::By(_) => Err(Refusal::AskedTwice),
     }

@@ -7,8 +7,8 @@ use std::fmt;
 
 use firstseen_filter::{GenerationNumber, UnitNumber};
 use firstseen_routing::{
-    ClusterId, Epoch, FilterId, FilterPolicies, FilterRecord, Format, Incarnation, NodeId, SecretMaterial, SliceMove,
-    SlicedDefinition, TreeSpec,
+    ClusterId, Epoch, FilterId, FilterPolicies, FilterRecord, Format, Incarnation, NodeId, PlaceSpec, SecretMaterial,
+    SliceMove, SlicedDefinition, TreeSpec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -231,6 +231,13 @@ pub enum Change {
     By(Requester),
     /// Changes access rights. The outcome is [`Outcome::Done`](crate::Outcome::Done).
     Access(AccessChange),
+    /// Adds a place to a filter tree. The outcome is [`Outcome::FilterCreated`](crate::Outcome::FilterCreated).
+    AddPlace(NewPlace),
+    /// Removes a place from its filter tree. The outcome is [`Outcome::Done`](crate::Outcome::Done).
+    RemovePlace {
+        /// Name of the filter at the place.
+        name: String,
+    },
 }
 
 /// Principal that requested the change that follows in the encoding of a command.
@@ -285,6 +292,11 @@ impl Change {
                 Description::new("restore-filter", Name(name)).waiting().since(format)
             }
             Self::DropFilter { name } => Description::new("drop-filter", Name(name)),
+            Self::AddPlace(NewPlace { filter, place }) => {
+                let subject = Subject::Place { filter, place: &place.name };
+                Description::new("add-place", subject).waiting().since(PLACES_SINCE)
+            }
+            Self::RemovePlace { name } => Description::new("remove-place", Name(name)).since(PLACES_SINCE),
             Self::CancelMoves { name } => Description::new("cancel-moves", Name(name)),
             Self::ForgiveFilter { name, .. } => Description::new("forgive-filter", Name(name)),
             Self::FinishAlteration { name } => Description::new("finish-alteration", Name(name)),
@@ -314,6 +326,9 @@ pub(crate) fn format_of_filter(is_in_tree: bool, policies: &FilterPolicies) -> F
     if is_in_tree && is_lasting { Format(11) } else { Format::FIRST }
 }
 
+/// First format of clusters in which places are added to trees and removed.
+pub(crate) const PLACES_SINCE: Format = Format(11);
+
 /// Properties of a change other than its effect.
 struct Description<'change> {
     name: &'static str,
@@ -342,6 +357,11 @@ impl<'change> Description<'change> {
 enum Subject<'change> {
     /// Name of a filter or a node.
     Name(&'change str),
+    /// Place of a filter tree.
+    Place {
+        filter: &'change str,
+        place: &'change str,
+    },
     Node(NodeId),
     Filter(FilterId),
     Raised(Format),
@@ -352,6 +372,7 @@ impl fmt::Display for Subject<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => f.write_str(name),
+            Self::Place { filter, place } => write!(f, "{filter}@{place}"),
             Self::Node(node) => write!(f, "node {node}"),
             Self::Filter(filter) => write!(f, "filter {filter}"),
             Self::Raised(format) => write!(f, "format {format}"),
@@ -376,6 +397,15 @@ pub struct NewFilter {
     pub if_absent: bool,
     /// Filter tree whose root is this filter, with the levels below it.
     pub tree: Option<TreeSpec>,
+}
+
+/// A place to be added to a filter tree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NewPlace {
+    /// Name of the filter at the root of the tree.
+    pub filter: String,
+    /// The place, which has a parent.
+    pub place: PlaceSpec,
 }
 
 /// A filter from a backup that is to be restored.

@@ -24,7 +24,8 @@ use thiserror::Error;
 ///
 /// - Version 10 belongs to release 0.1.
 /// - Version 11 adds the format of a map ([`crate::Change::Raise`]), access rights ([`crate::AccessChange`]), the
-///   principal that requested a change ([`crate::AskedBy`]), and trees with a journal or copies.
+///   principal that requested a change ([`crate::AskedBy`]), trees with a journal or copies, and places that are added
+///   to trees and removed ([`crate::Change::AddPlace`], [`crate::Change::RemovePlace`]).
 pub const VERSIONS: RangeInclusive<u8> = FIRST..=NEWEST;
 
 /// The version of release 0.1.

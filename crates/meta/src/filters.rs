@@ -30,7 +30,8 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
         .and_then(|()| catalog::check_format(&state.map, &policies, tree.is_some()))
         .and_then(|()| check_claims(&definition, &policies, top_down).map_err(|refusal| refusal.to_string()))
         .map_err(|reason| Refusal::Definition { name: name.clone(), reason })?;
-    let places = tree::plan(&state.map, &name, &definition, tree.as_ref())?;
+    let exists = state.map.filter_named(&name).is_some();
+    let places = tree::plan(&state.map, &name, &definition, tree.as_ref(), exists)?;
     if let Some((filter, record)) = state.map.filter_named(&name) {
         let same_tree = tree::is_built_so(&state.map, filter, tree.as_ref(), &places);
         let differs = match (
@@ -54,6 +55,8 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
         let name = tree::name_of(&name, place);
         check_new(&map, &name)?;
         let policies = tree::policies(policies, tree.as_ref(), place);
+        // The filters of the tree are numbered consecutively, in the order of the places.
+        let parent = place.parent.map(|index| FilterId(root.0 + index as u64));
         let (owners, copies) = owners(&map, &name, &place.definition, &place.sites, policies.copies)?;
         let record = FilterRecord {
             name,
@@ -63,7 +66,7 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
             owners,
             copies,
             generations: Vec::new(),
-            branch: tree.as_ref().map(|tree| tree::branch(tree, root, place)),
+            branch: tree.as_ref().map(|tree| tree::branch(tree, root, parent, place)),
             line: FilterHistory::default(),
         };
         secrets.insert(insert_new(&mut map, record)?, secret);

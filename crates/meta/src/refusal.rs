@@ -120,7 +120,10 @@ pub enum Refusal {
         reason: String,
     },
     /// A level of a filter tree can only be dropped together with its root.
-    #[error("filter `{name}` is a level of the tree `{root}`: drop that")]
+    #[error(
+        "filter `{name}` is a level of the tree `{root}`: drop the tree, or remove its place with `firstseen filter \
+         place remove`"
+    )]
     Level {
         /// The filter.
         name: String,

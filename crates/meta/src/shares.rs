@@ -21,7 +21,7 @@ struct Taken {
 
 /// Returns whether a change can increase the usage of filters.
 pub(crate) fn can_increase_usage(change: &Change) -> bool {
-    matches!(change, Change::CreateFilter(_) | Change::RestoreFilter(_) | Change::AlterFilter(_))
+    matches!(change, Change::CreateFilter(_) | Change::RestoreFilter(_) | Change::AlterFilter(_) | Change::AddPlace(_))
 }
 
 /// Checks that the filters of all name patterns are within their limits in `after`, or use no more than in `before`.

@@ -19,22 +19,22 @@ use std::time::Duration;
 
 use firstseen_filter::duration;
 use firstseen_meta::{
-    AlteredFilter, Change, CommandId, Meta, MetaError, NEWEST_FORMAT, NewFilter, Outcome, hold_format, holds_format,
-    plan_alteration, propose_for, raise_format, slice_bytes,
+    AlteredFilter, Change, CommandId, Meta, MetaError, NEWEST_FORMAT, NewFilter, NewPlace, Outcome, hold_format,
+    holds_format, plan_alteration, propose_for, raise_format, slice_bytes,
 };
 use firstseen_routing::{FilterId, FilterPolicies, NodeId, SecretMaterial, SliceMove, Thresholds, check};
 use firstseen_wire::map as wire_map;
 use firstseen_wire::proto::admin;
 use firstseen_wire::proto::admin::admin_server::Admin;
 use firstseen_wire::proto::admin::{
-    AdoptReply, AdoptRequest, AlterFilterReply, AlterFilterRequest, CancelMovesReply, CancelMovesRequest,
-    ChangeAccessReply, ChangeAccessRequest, CreateFilterReply, CreateFilterRequest, DropFilterReply, DropFilterRequest,
-    FinishAlterationReply, FinishAlterationRequest, FinishRestoreReply, FinishRestoreRequest, ForgiveFilterReply,
-    ForgiveFilterRequest, HoldFormatReply, HoldFormatRequest, IdentifyReply, IdentifyRequest, InitReply, InitRequest,
-    InspectFilterReply, InspectFilterRequest, JoinReply, JoinRequest, LeaveReply, LeaveRequest, ListAccessReply,
-    ListAccessRequest, MoveSlicesReply, MoveSlicesRequest, PlanMovesReply, PlanMovesRequest, PlannedMoves,
-    RaiseFormatReply, RaiseFormatRequest, ReadCellsReply, RestoreFilterReply, RestoreFilterRequest, StatusReply,
-    StatusRequest, WriteCellsReply,
+    AddPlaceReply, AddPlaceRequest, AdoptReply, AdoptRequest, AlterFilterReply, AlterFilterRequest, CancelMovesReply,
+    CancelMovesRequest, ChangeAccessReply, ChangeAccessRequest, CreateFilterReply, CreateFilterRequest,
+    DropFilterReply, DropFilterRequest, FinishAlterationReply, FinishAlterationRequest, FinishRestoreReply,
+    FinishRestoreRequest, ForgiveFilterReply, ForgiveFilterRequest, HoldFormatReply, HoldFormatRequest, IdentifyReply,
+    IdentifyRequest, InitReply, InitRequest, InspectFilterReply, InspectFilterRequest, JoinReply, JoinRequest,
+    LeaveReply, LeaveRequest, ListAccessReply, ListAccessRequest, MoveSlicesReply, MoveSlicesRequest, PlanMovesReply,
+    PlanMovesRequest, PlannedMoves, RaiseFormatReply, RaiseFormatRequest, ReadCellsReply, RemovePlaceReply,
+    RemovePlaceRequest, RestoreFilterReply, RestoreFilterRequest, StatusReply, StatusRequest, WriteCellsReply,
 };
 use firstseen_wire::proto::peer;
 use firstseen_wire::proto::producer::ClusterMap;
@@ -291,6 +291,34 @@ impl Admin for AdminService {
         self.propose(&guest, &command_id, Change::DropFilter { name: name.clone() }).await?;
         self.applied(|view| view.map.filter_named(&name).is_none()).await?;
         Ok(Response::new(DropFilterReply {}))
+    }
+
+    async fn add_place(&self, request: Request<AddPlaceRequest>) -> Result<Response<AddPlaceReply>, Status> {
+        let (guest, AddPlaceRequest { command_id, filter: root, place }) = enter(request)?;
+        self.must_for(&guest, &root)?;
+        let place = wire_tree::decode_place(place.unwrap_or_default()).map_err(invalid)?;
+        let outcome = self.propose(&guest, &command_id, Change::AddPlace(NewPlace { filter: root, place })).await?;
+        let Outcome::FilterCreated { filter, .. } = outcome else {
+            return Err(
+                ErrorKind::Internal.status(format!("adding a place ended with the unexpected outcome {outcome:?}"))
+            );
+        };
+        self.applied(|view| view.map.next_filter > filter).await?;
+        // When this view is published, the owner threads have already reported which slice groups they cannot hold.
+        let view = self.views.newest();
+        if let Some(fault) = view.fault_of(filter) {
+            return Err(ErrorKind::NotNow.status(self.not_built(&view, filter, fault)));
+        }
+        let record = view.map.filters.get(&filter);
+        Ok(Response::new(AddPlaceReply { filter: record.map(|record| wire_map::filter_message(filter, record)) }))
+    }
+
+    async fn remove_place(&self, request: Request<RemovePlaceRequest>) -> Result<Response<RemovePlaceReply>, Status> {
+        let (guest, RemovePlaceRequest { command_id, name }) = enter(request)?;
+        self.must_for(&guest, &name)?;
+        self.propose(&guest, &command_id, Change::RemovePlace { name: name.clone() }).await?;
+        self.applied(|view| view.map.filter_named(&name).is_none()).await?;
+        Ok(Response::new(RemovePlaceReply {}))
     }
 
     async fn alter_filter(&self, request: Request<AlterFilterRequest>) -> Result<Response<AlterFilterReply>, Status> {

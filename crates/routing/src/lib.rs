@@ -38,7 +38,7 @@ pub use map::{
     FiltersQuota, Format, GRANTS_MAX, Grant, Heads, Lookup, NodeRecord, NotFilterNames, NotTokenId, PRINCIPALS_MAX,
     PlaceSpec, Principal, Quota, RESTORING, SecretMaterial, SliceCopy, SliceMove, SliceOwner, TOKENS_MAX,
     TREE_LEVELS_MAX, TREE_PLACES_MAX, Thresholds, TokenId, TokenRecord, TreeMode, TreePlace, TreeRefusal, TreeSpec,
-    WhenLost, check_principal_name, folded,
+    WhenLost, check_principal_name, folded, place_slicing,
 };
 pub use map::{check, stopping};
 pub use plan::{

@@ -75,15 +75,20 @@ fn cut_off(value: i32) -> Result<CutOff, MapError> {
     }
 }
 
-/// Encodes the specification of a tree, for a request to create it.
-pub fn encode(tree: &TreeSpec) -> admin::Tree {
-    let places = tree.places.iter().map(|place| admin::TreePlace {
+/// Encodes the specification of a place.
+pub fn encode_place(place: &PlaceSpec) -> admin::TreePlace {
+    admin::TreePlace {
         name: place.name.clone(),
         parent: place.parent.clone().unwrap_or_default(),
         fold: place.fold.into(),
         slicing: place.slicing.map(|slicing| slicing.to_string()).unwrap_or_default(),
         sites: place.sites.clone(),
-    });
+    }
+}
+
+/// Encodes the specification of a tree, for a request to create it.
+pub fn encode(tree: &TreeSpec) -> admin::Tree {
+    let places = tree.places.iter().map(encode_place);
     admin::Tree {
         mode: mode_message(tree.mode).into(),
         places: places.collect(),
@@ -98,7 +103,7 @@ pub fn encode(tree: &TreeSpec) -> admin::Tree {
 /// Returns a [`MapError`] that names the field.
 pub fn decode(message: admin::Tree) -> Result<TreeSpec, MapError> {
     check_length("tree.places", message.places.len(), TREE_PLACES_MAX)?;
-    let places = message.places.into_iter().map(place).collect::<Result<_, _>>()?;
+    let places = message.places.into_iter().map(decode_place).collect::<Result<_, _>>()?;
     Ok(TreeSpec {
         mode: mode(message.mode)?,
         cut_off: cut_off(message.cut_off)?,
@@ -107,7 +112,11 @@ pub fn decode(message: admin::Tree) -> Result<TreeSpec, MapError> {
     })
 }
 
-fn place(place: admin::TreePlace) -> Result<PlaceSpec, MapError> {
+/// Decodes the specification of a place.
+///
+/// # Errors
+/// Returns a [`MapError`] that names the field.
+pub fn decode_place(place: admin::TreePlace) -> Result<PlaceSpec, MapError> {
     let fold = small("tree.places.fold", place.fold)?;
     let slicing = match place.slicing.as_str() {
         "" => None,

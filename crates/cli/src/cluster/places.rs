@@ -85,7 +85,8 @@ fn capacity_events(definition: &SlicedDefinition) -> Option<u64> {
     Some(capacity_events.saturating_mul(u64::from(*generations_max)) * u64::from(definition.slicing.groups()))
 }
 
-fn bytes(definition: &SlicedDefinition) -> u64 {
+/// Returns the maximum memory of the cells of a filter, in bytes.
+pub(crate) fn bytes(definition: &SlicedDefinition) -> u64 {
     let of_slice = definition.slice().ok().and_then(|slice| {
         let (geometry, growth) = cells(&slice.cells)?;
         Some(geometry.bytes().saturating_mul(growth.map_or(1, |growth| growth.generations_max.into())))

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use anyhow::Context;
 use firstseen_filter::{Ability, Digest, FilterSecret, Layout, Window};
 use firstseen_routing::{
-    ClusterMap, Cut, Durability, FilterId, FilterPolicies, NodeId, SlicedDefinition, Slicing, TreeSpec,
+    ClusterMap, Cut, CutOff, Durability, FilterId, FilterPolicies, NodeId, SlicedDefinition, Slicing, TreeSpec,
 };
 use firstseen_wire::map::{
     answer_message, clock_message, definition_json, durability_message, filter_record, lookup_message,
@@ -61,6 +61,14 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
         && let Some(loss) = loss_at_restart(name, &filter.policies, filter.definition.group.window)
     {
         notice!("firstseen: {loss}");
+    }
+    let keeps_all = filter.policies.durability == Durability::Durable;
+    if !reply.existed && !keeps_all && tree.as_ref().is_some_and(|tree| tree.cut_off == CutOff::Local) {
+        notice!(
+            "firstseen: filter `{name}`: an event that a site decides alone while it is cut off can be lost if the site's \
+             node ends before it has reported the event, and is then first-seen again (--durability durable keeps such \
+             events)"
+        );
     }
     match tree {
         Some(tree) => print_tree(&tree, number, operator, out).await,

@@ -5,6 +5,7 @@ mod alter;
 mod create;
 mod describe;
 mod forgive;
+mod place;
 mod set_clock;
 mod text;
 mod tree;
@@ -26,6 +27,7 @@ use crate::flags::tls::TlsArgs;
 use crate::terminal::consent::confirms;
 use crate::text::size::Count;
 use alter::AlterArgs;
+use place::PlaceArgs;
 use tree::TreeArgs;
 
 /// Default retry horizon of a filter with a long window, in milliseconds.
@@ -54,6 +56,8 @@ pub enum FilterCommand {
     Forgive(ConfirmedArgs),
     /// Set the clock of a filter back, after wrong times: the filter forgets all events, and producers continue
     SetClock(ConfirmedArgs),
+    /// Add places to a tree and remove them, while producers at other places continue
+    Place(PlaceArgs),
     /// Drop a filter and all events that it remembers
     Drop(ConfirmedArgs),
 }
@@ -382,6 +386,7 @@ pub fn run(args: &FilterCommandArgs, out: &mut dyn Write) -> anyhow::Result<()> 
             FilterCommand::Describe(args) => describe::run(args, &args.at.operator()?, out).await?,
             FilterCommand::Forgive(args) => forgive::run(args, &args.at.operator()?, out).await?,
             FilterCommand::SetClock(args) => set_clock::run(args, &args.at.operator()?, out).await?,
+            FilterCommand::Place(args) => place::run(args, out).await?,
             FilterCommand::Drop(ConfirmedArgs { name, at, yes }) => {
                 let operator = at.operator()?;
                 find(&cluster::status::ask(&operator).await?.map, name)?;

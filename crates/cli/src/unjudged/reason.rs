@@ -192,7 +192,10 @@ fn cluster_remedy(reason: Reason) -> &'static str {
         }
         Reason::NotReady => "wait until `firstseen cluster status` calls the node ready, and feed the records again",
         Reason::Invalid => "use the same release of firstseen here and on the nodes",
-        Reason::UnknownFilter => "create the filter again with `firstseen filter create`, and start the run again",
+        Reason::UnknownFilter => {
+            "create the filter again with `firstseen filter create`, or name another place with `--site` if the place was \
+             removed, and start the run again"
+        }
         Reason::SlicesDown => {
             "start the nodes that `firstseen filter describe` names, or give up what is lost with `firstseen filter forgive`"
         }

@@ -77,7 +77,7 @@ const fn on_some(role: Role, verb: FilterVerb) -> Needs {
 }
 
 /// Requirements and limits of the calls of operators.
-const ADMIN: [(&str, Needs, Bulk); 23] = [
+const ADMIN: [(&str, Needs, Bulk); 25] = [
     ("Identify", on_some(Role::OperatorOrNode, Describe), SMALL),
     ("Init", by_role(Role::Operator), SMALL),
     ("Join", on_cluster(Operate), SMALL),
@@ -88,6 +88,8 @@ const ADMIN: [(&str, Needs, Bulk); 23] = [
     ("RaiseFormat", on_cluster(Operate), SMALL),
     ("CreateFilter", on_filter(Role::Operator, Manage), DEFINING),
     ("DropFilter", on_filter(Role::Operator, Manage), SMALL),
+    ("AddPlace", on_filter(Role::Operator, Manage), SMALL),
+    ("RemovePlace", on_filter(Role::Operator, Manage), SMALL),
     ("ForgiveFilter", on_filter(Role::Operator, Manage), SMALL),
     ("AlterFilter", on_filter(Role::Operator, Manage), DEFINING),
     ("FinishAlteration", on_filter(Role::Operator, Manage), SMALL),

@@ -27,4 +27,5 @@ pub(crate) use heads::head_place;
 pub use policies::{AnswerWhen, ClockSource, Durability, FilterPolicies, Lookup, Thresholds, WhenLost};
 pub use tree::{
     Branch, CutOff, PlaceSpec, TREE_LEVELS_MAX, TREE_PLACES_MAX, TreeMode, TreePlace, TreeRefusal, TreeSpec, folded,
+    place_slicing,
 };

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::FilterId;
 pub use check::{PlaceSpec, TreePlace, TreeSpec};
-pub use fold::folded;
+pub use fold::{folded, place_slicing};
 pub use refusal::TreeRefusal;
 
 /// Maximum number of levels from the root to a leaf.

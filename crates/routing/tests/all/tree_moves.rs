@@ -6,7 +6,8 @@ use crate::network::tree::{ROOT, spec};
 use firstseen_filter::{Kind, Probes};
 use firstseen_mesh::tree_map;
 use firstseen_routing::{
-    ClusterMap, CutOff, Decision, FilterPolicies, FromLevel, Incarnation, Operation, Reason, TreeMode, TreeSpec,
+    ClusterMap, CutOff, Decision, FilterId, FilterPolicies, FromLevel, Incarnation, Operation, Reason, TreeMode,
+    TreeSpec,
 };
 
 fn levels(tree: &TreeSpec, slicing: &str) -> ClusterMap {
@@ -84,4 +85,28 @@ fn what_the_levels_below_say_means_nothing_by_another_map() {
     // No lower level knows the event, so it would be recorded as a new event.
     assert_eq!(decided(root.answer(&question, Decision::FirstSeen)), None);
     assert_eq!(root.owner.inflight_events(), 0);
+}
+
+/// Levels that are added later may know events that the level above checks.
+#[test]
+fn a_level_that_was_added_later_is_asked_whether_it_knows_an_event() {
+    const ADDED: FilterId = FilterId(LEAF.0 + 1);
+    let tree = TreeSpec { top_down: 1, ..spec(TreeMode::Dense, &[(0, 0), (0, 0), (0, 0)], &["none"]) };
+    let mut map = levels(&tree, "none");
+    let added = map.filters.remove(&ADDED).unwrap();
+    let mut root = Level::new(ROOT, map);
+    let event = root.events().next().unwrap();
+    let from = Some(FromLevel { filter: LEAF, complete: true });
+    assert_eq!(decided(root.submit(&event, from)), Some(Decision::FirstSeen));
+    assert_eq!(decided(root.submit(&event, from)), Some(Decision::Duplicate), "there is no other level below");
+
+    root.map.filters.insert(ADDED, added);
+    root.follow_map();
+    let question = climb(root.submit(&event, from));
+    assert_eq!((question.to, question.operation), (ADDED, Operation::Verify));
+    assert_eq!(decided(root.answer(&question, Decision::Duplicate)), Some(Decision::Duplicate));
+
+    root.map.filters.remove(&ADDED);
+    root.follow_map();
+    assert_eq!(decided(root.submit(&event, from)), Some(Decision::Duplicate), "the level was removed");
 }

@@ -223,6 +223,32 @@ pub struct CreateFilterReply {
     pub unreachable: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AddPlaceRequest {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub command_id: ::prost::bytes::Bytes,
+    /// The name of the filter at the root of the tree.
+    #[prost(string, tag = "2")]
+    pub filter: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "3")]
+    pub place: ::core::option::Option<TreePlace>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct AddPlaceReply {
+    /// The filter at the new place.
+    #[prost(message, optional, tag = "1")]
+    pub filter: ::core::option::Option<super::super::producer::v1::Filter>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RemovePlaceRequest {
+    #[prost(bytes = "bytes", tag = "1")]
+    pub command_id: ::prost::bytes::Bytes,
+    /// The name of the filter at the place.
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RemovePlaceReply {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AlterFilterRequest {
     #[prost(bytes = "bytes", tag = "1")]
     pub command_id: ::prost::bytes::Bytes,
@@ -948,6 +974,53 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "DropFilter"));
             self.inner.unary(req, path, codec).await
         }
+        /// Adds a place to a filter tree: a filter without events, below an existing place.
+        pub async fn add_place(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AddPlaceRequest>,
+        ) -> std::result::Result<tonic::Response<super::AddPlaceReply>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/firstseen.admin.v1.Admin/AddPlace",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "AddPlace"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Removes a place from a filter tree, with all events that its filter has recorded.
+        pub async fn remove_place(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RemovePlaceRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RemovePlaceReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/firstseen.admin.v1.Admin/RemovePlace",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "RemovePlace"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Marks all slices of a filter whose nodes are not down as complete, although events were lost.
         pub async fn forgive_filter(
             &mut self,
@@ -1338,6 +1411,19 @@ pub mod admin_server {
             &self,
             request: tonic::Request<super::DropFilterRequest>,
         ) -> std::result::Result<tonic::Response<super::DropFilterReply>, tonic::Status>;
+        /// Adds a place to a filter tree: a filter without events, below an existing place.
+        async fn add_place(
+            &self,
+            request: tonic::Request<super::AddPlaceRequest>,
+        ) -> std::result::Result<tonic::Response<super::AddPlaceReply>, tonic::Status>;
+        /// Removes a place from a filter tree, with all events that its filter has recorded.
+        async fn remove_place(
+            &self,
+            request: tonic::Request<super::RemovePlaceRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RemovePlaceReply>,
+            tonic::Status,
+        >;
         /// Marks all slices of a filter whose nodes are not down as complete, although events were lost.
         async fn forgive_filter(
             &self,
@@ -1924,6 +2010,92 @@ pub mod admin_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = DropFilterSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/firstseen.admin.v1.Admin/AddPlace" => {
+                    #[allow(non_camel_case_types)]
+                    struct AddPlaceSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::AddPlaceRequest>
+                    for AddPlaceSvc<T> {
+                        type Response = super::AddPlaceReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AddPlaceRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::add_place(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AddPlaceSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/firstseen.admin.v1.Admin/RemovePlace" => {
+                    #[allow(non_camel_case_types)]
+                    struct RemovePlaceSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::RemovePlaceRequest>
+                    for RemovePlaceSvc<T> {
+                        type Response = super::RemovePlaceReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RemovePlaceRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::remove_place(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RemovePlaceSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -77,6 +77,17 @@ struct Document<'a> {
     done: bool,
 }
 
+/// Returns the levels of a tree with consecutive numbers of their parents, as a cluster gives them to a new tree. Places
+/// that were added later have other numbers in the cluster of the backup.
+fn numbered(mut tree: Vec<(FilterId, FilterRecord, Vec<String>)>) -> Vec<(FilterId, FilterRecord, Vec<String>)> {
+    let former: Vec<FilterId> = tree.iter().map(|(id, ..)| *id).collect();
+    for branch in tree.iter_mut().filter_map(|(_, record, _)| record.branch.as_mut()) {
+        let index = branch.parent.and_then(|parent| former.iter().position(|id| *id == parent));
+        branch.parent = index.map(|index| FilterId(branch.root.0 + index as u64));
+    }
+    tree
+}
+
 impl Plan {
     /// Plans the restore of `backup` to the cluster with the cluster map `map`, one of whose nodes has the address
     /// `address`.
@@ -104,7 +115,7 @@ impl Plan {
             .into_iter()
             .map(|(root, document)| FilterDocument { decided: !undecided && !lacking.contains(&root), ..document });
         Ok(Self {
-            trees: trees.into_values().collect(),
+            trees: trees.into_values().map(numbered).collect(),
             filters: filters.collect(),
             left_out: backup.metadata.left_out.clone(),
             cluster: backup.manifest.cluster.clone(),

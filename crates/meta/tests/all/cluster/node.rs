@@ -163,6 +163,8 @@ not_here! {
     status: StatusRequest => StatusReply,
     create_filter: CreateFilterRequest => CreateFilterReply,
     drop_filter: DropFilterRequest => DropFilterReply,
+    add_place: AddPlaceRequest => AddPlaceReply,
+    remove_place: RemovePlaceRequest => RemovePlaceReply,
     inspect_filter: InspectFilterRequest => InspectFilterReply,
     restore_filter: RestoreFilterRequest => RestoreFilterReply,
     finish_restore: FinishRestoreRequest => FinishRestoreReply,

@@ -33,6 +33,7 @@ impl MultiSliceGroup {
         self.local.present.begin(now);
         self.outbox.set_epoch(record.epoch);
         self.follow_line(map, record);
+        self.local.tree.follow(map);
         let first_free = self.in_flight.flights.first_free();
         let Self { local, outbox, .. } = self;
         let Followed { former, returned } =

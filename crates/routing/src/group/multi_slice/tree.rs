@@ -22,7 +22,7 @@ use super::outbox::Outbox;
 use crate::group::clock::HeadClock;
 use crate::group::state::OwedCounts;
 use crate::ids::FilterId;
-use crate::map::{CutOff, TreeMode};
+use crate::map::{ClusterMap, CutOff, TreeMode};
 use crate::plan::GroupPlan;
 use crate::protocol::{
     Command, Entry, FromLevel, LevelQuery, LevelReply, MonotonicMs, Operation, PositionLists, Tick, Times,
@@ -65,6 +65,13 @@ impl Tree {
             climbs: Climbs::default(),
             owed: PendingReports::default(),
             forgotten_expiry: UnitNumber::FIRST,
+        }
+    }
+
+    /// Applies a new cluster map, which may have added levels directly below this level, or removed some.
+    pub(super) fn follow(&mut self, map: &ClusterMap) {
+        if let Some(level) = &mut self.level {
+            level.follow(map, self.filter);
         }
     }
 

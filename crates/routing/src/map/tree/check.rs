@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::fold::{check_root, default_slicing, folded};
+use super::fold::{check_root, folded, place_slicing};
 use super::refusal::{PLACE_NAME_BYTES_MAX, TreeRefusal};
 use super::{CutOff, TREE_LEVELS_MAX, TREE_PLACES_MAX, TreeMode};
 use crate::plan::{SlicedDefinition, Slicing};
@@ -68,45 +68,33 @@ impl TreeSpec {
     /// # Errors
     /// Returns [`TreeRefusal`], which names the fault.
     pub fn plan(&self, definition: &SlicedDefinition, sites: &BTreeSet<&str>) -> Result<Vec<TreePlace>, TreeRefusal> {
+        let with_levels = self.with_levels(definition)?;
+        self.check_sites(sites)?;
+        derive(with_levels, definition)
+    }
+
+    /// Checks the tree like [`TreeSpec::plan`] and returns its places in the same order, but does not check their
+    /// sites.
+    ///
+    /// # Errors
+    /// Returns [`TreeRefusal`], which names the fault.
+    pub fn plan_without_sites(&self, definition: &SlicedDefinition) -> Result<Vec<TreePlace>, TreeRefusal> {
+        derive(self.with_levels(definition)?, definition)
+    }
+
+    /// Returns each place with its number of steps from the root.
+    fn with_levels(&self, definition: &SlicedDefinition) -> Result<Vec<(&PlaceSpec, usize)>, TreeRefusal> {
         check_root(definition)?;
         let names = self.check_names()?;
-        let mut ordered: Vec<(&PlaceSpec, usize)> = Vec::with_capacity(self.places.len());
+        let mut with_levels: Vec<(&PlaceSpec, usize)> = Vec::with_capacity(self.places.len());
         for place in &self.places {
-            ordered.push((place, self.level_of(place, &names)?));
+            with_levels.push((place, self.level_of(place, &names)?));
         }
-        let deepest = ordered.iter().map(|(_, level)| *level).max().unwrap_or(0);
+        let deepest = with_levels.iter().map(|(_, level)| *level).max().unwrap_or(0);
         if usize::from(self.top_down) > deepest {
             return Err(TreeRefusal::TopDown { top_down: self.top_down, deepest });
         }
-        self.check_sites(sites)?;
-        ordered.sort_by_key(|(_, level)| *level);
-        let mut places: Vec<TreePlace> = Vec::with_capacity(ordered.len());
-        for (spec, level) in ordered {
-            let parent = spec.parent.as_ref().and_then(|parent| places.iter().position(|place| place.name == *parent));
-            if let Some(above) = parent.map(|parent| &places[parent])
-                && above.fold > spec.fold
-            {
-                return Err(TreeRefusal::Larger {
-                    place: spec.name.clone(),
-                    fold: spec.fold,
-                    parent: above.name.clone(),
-                    parent_fold: above.fold,
-                });
-            }
-            let slicing = spec.slicing.unwrap_or_else(|| default_slicing(definition.slicing));
-            places.push(TreePlace {
-                name: spec.name.clone(),
-                definition: match parent {
-                    None => definition.clone(),
-                    Some(_) => folded(definition, spec.fold, slicing)?,
-                },
-                parent,
-                level: level as u8,
-                fold: spec.fold,
-                sites: spec.sites.clone(),
-            });
-        }
-        Ok(places)
+        Ok(with_levels)
     }
 
     fn check_names(&self) -> Result<BTreeMap<&str, &PlaceSpec>, TreeRefusal> {
@@ -179,6 +167,41 @@ impl TreeSpec {
             Err(TreeRefusal::Depth { place: place.name.clone(), levels: level + 1 })
         }
     }
+}
+
+/// Derives the places of a tree from their specifications and levels. Each parent precedes its children.
+fn derive(
+    mut with_levels: Vec<(&PlaceSpec, usize)>,
+    definition: &SlicedDefinition,
+) -> Result<Vec<TreePlace>, TreeRefusal> {
+    with_levels.sort_by_key(|(_, level)| *level);
+    let mut places: Vec<TreePlace> = Vec::with_capacity(with_levels.len());
+    for (spec, level) in with_levels {
+        let parent = spec.parent.as_ref().and_then(|parent| places.iter().position(|place| place.name == *parent));
+        if let Some(above) = parent.map(|parent| &places[parent])
+            && above.fold > spec.fold
+        {
+            return Err(TreeRefusal::Larger {
+                place: spec.name.clone(),
+                fold: spec.fold,
+                parent: above.name.clone(),
+                parent_fold: above.fold,
+            });
+        }
+        let slicing = spec.slicing.unwrap_or_else(|| place_slicing(definition.slicing));
+        places.push(TreePlace {
+            name: spec.name.clone(),
+            definition: match parent {
+                None => definition.clone(),
+                Some(_) => folded(definition, spec.fold, slicing)?,
+            },
+            parent,
+            level: level as u8,
+            fold: spec.fold,
+            sites: spec.sites.clone(),
+        });
+    }
+    Ok(places)
 }
 
 /// Returns whether `name` is a valid name of a place in a tree. The filter at that place is named after the root,

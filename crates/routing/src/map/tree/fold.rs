@@ -80,7 +80,7 @@ pub(super) fn check_root(root: &SlicedDefinition) -> Result<(), TreeRefusal> {
 }
 
 /// Returns the default slicing of a level: the groups of the root, with one slice for each group.
-pub(super) fn default_slicing(root: Slicing) -> Slicing {
+pub fn place_slicing(root: Slicing) -> Slicing {
     match root.cut() {
         Cut::Horizontal(groups) | Cut::HorizontalVertical(groups, _) => {
             Slicing::new(Cut::Horizontal(groups)).unwrap_or(Slicing::NONE)

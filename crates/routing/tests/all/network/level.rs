@@ -64,6 +64,11 @@ impl Level {
         let record = self.map.filters.get_mut(&self.filter).unwrap();
         change(record);
         record.epoch.rise();
+        self.follow_map()
+    }
+
+    /// Follows a map in which only other filters have changed.
+    pub(crate) fn follow_map(&mut self) -> Vec<Command> {
         let mut commands = Vec::new();
         self.owner.map_changed(&self.map, NOW);
         self.owner.take_commands(&mut commands);

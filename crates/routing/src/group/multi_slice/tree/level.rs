@@ -41,20 +41,21 @@ impl Level {
         let Some(Branch { parent, level: number, fold, mode, cut_off, top_down, .. }) = record.branch else {
             return Ok(None);
         };
-        let children = map.filters.iter().filter(|(_, record)| {
-            let parent = record.branch.as_ref().and_then(|branch| branch.parent);
-            parent == Some(filter)
-        });
         Ok(Some(Self {
             number,
             parent,
             mode,
             cut_off,
-            children: children.map(|(id, _)| *id).collect(),
+            children: children(map, filter),
             top_down,
             fold: Fold::new(fold),
             root_shape: map.prober(record)?.shape(),
         }))
+    }
+
+    /// Applies a new cluster map. `filter` is the filter of this level.
+    pub(super) fn follow(&mut self, map: &ClusterMap, filter: FilterId) {
+        self.children = children(map, filter);
     }
 
     /// Returns the shape of the positions that producers send.
@@ -84,4 +85,13 @@ impl Level {
     pub(super) fn is_whole(&self) -> bool {
         self.fold.is_whole()
     }
+}
+
+/// Returns the levels directly below filter `parent`, sorted by their filter numbers.
+fn children(map: &ClusterMap, parent: FilterId) -> Vec<FilterId> {
+    let below = map.filters.iter().filter(|(_, record)| {
+        let branch = record.branch.as_ref();
+        branch.is_some_and(|branch| branch.parent == Some(parent))
+    });
+    below.map(|(id, _)| *id).collect()
 }
