@@ -21,7 +21,7 @@ use firstseen_sim::family::Family;
 use firstseen_sim::producers::undecided;
 use firstseen_sim::scenario::Scenario;
 
-const SEEDS: Range<u64> = 0..16;
+const SEEDS: Range<u64> = 0..10;
 /// Seeds within which a broken rule must be detected.
 const BROKEN_SEEDS: Range<u64> = 0..500;
 
@@ -47,7 +47,7 @@ fn every_law_is_kept() {
         forgiven += run.history.forgiven.len();
     }
     println!("{calls} calls, {open} undecided, {cut_off} of them as their node was cut off; forgiven {forgiven} times");
-    assert!(calls > 10_000 && open < calls / 2, "{open} of {calls} calls were undecided");
+    assert!(calls > 6_000 && open < calls / 2, "{open} of {calls} calls were undecided");
     assert!(cut_off > 100 && forgiven > 5, "{cut_off} cut off, forgiven {forgiven} times");
 }
 
