@@ -51,7 +51,6 @@ pub mod flags;
 #[cfg(feature = "full")]
 pub mod full;
 pub mod input;
-mod kind;
 mod left_out;
 pub mod manual;
 #[cfg(feature = "full")]

@@ -11,9 +11,9 @@ use firstseen_eval::stream::{Burst, Keys, StreamError, StreamSpec, TextFormat};
 
 use firstseen_cli::exit::UsageError;
 use firstseen_cli::flags::filter::parse_duration_ms;
-use firstseen_cli::state::drawn_seed;
 use firstseen_cli::terminal::steps::Steps;
 use firstseen_cli::text::size::Count;
+use firstseen_embedded::drawn_seed;
 
 /// Number of events between two updates of the progress.
 const STEP_EVENTS: u64 = 1 << 16;

@@ -3,11 +3,12 @@
 //! default lateness and at most the maximum that the window allows. A message tells the user which value was chosen and
 //! why.
 
+use firstseen_embedded::lateness_default_ms;
 use firstseen_filter::{FilterDefinition, Placed, Window, WindowClock, duration};
 
 use crate::input::disorder::{Disorder, Order, rounded_up_ms};
 use crate::input::present_ms;
-use crate::kind::lateness_default_ms;
+
 use crate::text::numbers::grouped;
 
 /// Maximum lateness of records, as a multiple of the window.

@@ -4,13 +4,11 @@
 use std::ops::Range;
 use std::path::Path;
 
-use firstseen_filter::{
-    Digest, ExactWindow, FIRST_CAPACITY_EVENTS, FORESEEN_EVENTS_MAX, FilterDefinition, Stamp, Verdict,
-};
+use firstseen_embedded::{Access, Judge, StateHeader};
+use firstseen_filter::{Digest, ExactWindow, FIRST_CAPACITY_EVENTS, FORESEEN_EVENTS_MAX, FilterDefinition, Verdict};
 use firstseen_records::Records;
-use firstseen_routing::{Answer, SlicedDefinition, SlicedFilter};
+use firstseen_routing::{Answer, SlicedDefinition};
 
-use super::beyond::BeyondWindow;
 use super::confirm::Confirm;
 use super::lateness::PastLateness;
 use super::verdicts::Verdicts;
@@ -19,11 +17,11 @@ use crate::input::{Batch, present_ms};
 use crate::report::describe::describe;
 use crate::report::filter::{FilterReport, LocalReport};
 use crate::report::{Confirmed, Verified};
-use crate::state::{self, StateHeader};
+use crate::state;
 
 /// A filter in this process, together with the exact filter or exact cache that checks its answers.
 pub(super) struct LocalDecider {
-    pub(super) filter: SlicedFilter,
+    pub(super) judge: Judge,
     /// Definition and seed, which a saved filter depends on.
     pub(super) header: StateHeader<SlicedDefinition>,
     pub(super) confirm: Option<Confirm>,
@@ -32,33 +30,12 @@ pub(super) struct LocalDecider {
     /// Times of the events after the batch that is being answered.
     pub(super) ahead_ms: Vec<u64>,
     pub(super) times_ms: Vec<u64>,
-    /// Stamps of the events that were answered last, which say where in time each event was judged.
-    pub(super) stamps: Vec<Stamp>,
     pub(super) past_lateness: PastLateness,
-    pub(super) beyond: BeyondWindow,
     /// Whether the filter was loaded from the state of an earlier run.
     pub(super) is_continued: bool,
 }
 
 impl LocalDecider {
-    /// Answers the events with these `digests`. The first digest belongs to event number `first` of the chunk.
-    fn answer_range(&mut self, digests: &[Digest], first: usize, answers: &mut [Answer]) {
-        let Self { filter, beyond, stamps, .. } = self;
-        let times_ms = self.times_ms.get(first..).unwrap_or_default();
-        if self.lookup {
-            filter.lookup_batch(digests, times_ms, answers);
-        } else {
-            filter.observe_batch(digests, times_ms, answers);
-        }
-        stamps.extend_from_slice(filter.stamps());
-        let rule = &self.header.definition.group.rule;
-        let times_ms = &times_ms[..times_ms.len().min(digests.len())];
-        beyond.call_late(times_ms, answers, |event| {
-            let stamp = filter.stamps()[event];
-            filter.expiry(digests[event], stamp).is_none_or(|expiry| expiry > rule.expiry_max(stamp.unit))
-        });
-    }
-
     /// Answers event number `place` of the chunk exactly, and compares the result with the filter's answer.
     fn measure(&mut self, digest: Digest, place: usize, answer: Answer) {
         let Some(exact) = &mut self.exact else { return };
@@ -67,7 +44,7 @@ impl LocalDecider {
             Answer::Duplicate => Verdict::Duplicate,
             _ => Verdict::Undecided,
         };
-        exact.observe(digest, self.stamps[place], verdict);
+        exact.observe(digest, self.judge.stamps()[place], verdict);
     }
 }
 
@@ -75,7 +52,7 @@ impl<R: Records> Decider<R> for LocalDecider {
     type Decision = Answer;
 
     fn step_ms(&self) -> Option<u64> {
-        self.filter.needs_time().then_some(self.header.definition.group.future_max_ms)
+        self.judge.filter().needs_time().then_some(self.header.definition.group.future_max_ms)
     }
 
     fn submit(&mut self, batch: Box<Batch<R>>, ahead_ms: &[u64]) -> anyhow::Result<Option<Box<Batch<R>>>> {
@@ -89,28 +66,22 @@ impl<R: Records> Decider<R> for LocalDecider {
         batch.copy_times_ms(known.clone(), &mut self.times_ms);
         if batch.arrived_ms.is_some() {
             // A record that arrives now is never late, even if the clock of this machine was set back.
-            let now_ms = self.filter.now_ms().unwrap_or(0);
+            let now_ms = self.judge.filter().now_ms().unwrap_or(0);
             self.times_ms.iter_mut().for_each(|time_ms| *time_ms = now_ms.max(*time_ms));
         }
         if !self.times_ms.is_empty() && known.end == batch.parsed.len() {
             self.times_ms.extend_from_slice(&self.ahead_ms);
         }
-        self.filter.show_present_ms(present_ms());
+        self.judge.filter_mut().show_present_ms(present_ms());
         answers.clear();
         answers.resize(chunk.len(), Answer::Undecided);
-        self.stamps.clear();
-        let digests = &batch.parsed.digests()[chunk];
-        let mut start = 0;
-        while start < digests.len() {
-            let range = start..self.beyond.piece_end(&self.times_ms, start, digests.len());
-            start = range.end;
-            self.answer_range(&digests[range.clone()], range.start, &mut answers[range]);
-        }
-        self.past_lateness.count(&self.stamps, answers, self.filter.now_unit());
+        let access = if self.lookup { Access::Lookup } else { Access::Observe };
+        self.judge.answer(access, &batch.parsed.digests()[chunk], &self.times_ms, answers);
+        self.past_lateness.count(self.judge.stamps(), answers, self.judge.filter().now_unit());
     }
 
     fn save(&self, path: &Path) -> anyhow::Result<()> {
-        state::save(path, &self.header, |body| self.filter.write_body(body))
+        state::save(path, &self.header, |body| self.judge.filter().write_body(body))
     }
 }
 
@@ -124,7 +95,7 @@ impl<R: Records> Verdicts<R> for LocalDecider {
     }
 
     fn clock_ms(&self) -> Option<u64> {
-        self.filter.now_ms()
+        self.judge.filter().now_ms()
     }
 
     fn past_lateness(&self) -> Option<usize> {
@@ -139,7 +110,7 @@ impl<R: Records> Verdicts<R> for LocalDecider {
     fn check(&mut self, digest: Digest, place: usize, answer: Answer) -> bool {
         self.measure(digest, place, answer);
         let Some(confirm) = &mut self.confirm else { return true };
-        let stamp = self.stamps[place];
+        let stamp = self.judge.stamps()[place];
         if answer == Answer::FirstSeen && !self.lookup {
             confirm.delivered(digest, self.header.definition.group.rule.expiry(stamp.unit));
         }
@@ -155,7 +126,8 @@ impl<R: Records> Verdicts<R> for LocalDecider {
     }
 
     fn report(&mut self) -> FilterReport {
-        let Self { filter, header: StateHeader { definition, seed, .. }, past_lateness, .. } = self;
+        let Self { judge, header: StateHeader { definition, seed, .. }, past_lateness, .. } = self;
+        let filter = judge.filter_mut();
         let sized_for = definition.group.capacity_events.map(|events| events * u64::from(definition.slicing.groups()));
         // A filter that started small has room for at least this number of events.
         let room_events = sized_for.or_else(|| filter.live_events().map(|events| events.max(FIRST_CAPACITY_EVENTS)));

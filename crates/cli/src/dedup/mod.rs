@@ -15,7 +15,6 @@
 //! cluster. The submodule `handler` then counts the verdicts and writes the records.
 
 mod auto_lateness;
-mod beyond;
 #[cfg(feature = "full")]
 mod claims;
 mod confirm;

@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use firstseen_client::{
     CallError, Client, ConnectError, ConnectOptions, Filter, FilterError, Mismatch, NodeTraffic, Verdict,
 };
+use firstseen_embedded::BeyondWindow;
 use firstseen_filter::{Digest, FilterDefinition, FilterSecret, Unit};
 use firstseen_records::Records;
 use firstseen_routing::{Answer, Reason};
@@ -19,7 +20,6 @@ use tokio::runtime::Runtime;
 use tokio::time::{timeout, timeout_at};
 
 use super::ClusterArgs;
-use super::beyond::BeyondWindow;
 use super::claims::Claims;
 use super::claims::calls::{CLAIM_REPLY_WAIT_MAX, Claimed, claim_until_end, confirm_until_end, lease_of, release};
 use super::outages::Why;

@@ -37,7 +37,7 @@ pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
         return run_over_cluster(args, prepared);
     }
     let Setup { decider, parser, times, secret } = setup::here(args, &args.filter)?;
-    prepared.saving.set_filter_bytes(decider.filter.bytes());
+    prepared.saving.set_filter_bytes(decider.judge.filter().bytes());
     let started = Started::new(args, &prepared, parser, times)?;
     let here = setup::measure(decider, args, times, &started.queue, &started.outputs.progress)?;
     finish(args, prepared, started, here, &secret)

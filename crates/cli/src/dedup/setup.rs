@@ -1,6 +1,7 @@
 //! Creates the filter and the parser of a run from its flags, and loads the saved state. Every mistake in the flags is
 //! reported here, before the run changes any output file.
 
+use firstseen_embedded::{Judge, KindChoice, Stamps, StateHeader};
 use firstseen_filter::{ExactWindow, FilterSecret};
 #[cfg(feature = "full")]
 use firstseen_records::Block;
@@ -11,7 +12,6 @@ use super::DedupArgs;
 #[cfg(feature = "full")]
 use super::LateArg;
 use super::auto_lateness::{Chosen, choose};
-use super::beyond::BeyondWindow;
 use super::confirm::Confirm;
 use super::lateness::{PastLateness, lateness_ms};
 use super::local::LocalDecider;
@@ -24,8 +24,8 @@ use crate::flags::run::VerifyArg;
 use crate::input::arrivals::check_saved;
 use crate::input::queue::Queue;
 use crate::input::{Times, present_ms};
-use crate::kind::{KindChoice, Stamps};
-use crate::state::{self, SavedState, StateHeader};
+use crate::state::{self, SavedState};
+
 use crate::terminal::progress::Progress;
 
 /// Filter, parser and state that a run starts with.
@@ -100,17 +100,14 @@ pub(super) fn here(args: &DedupArgs, filter: &FilterArgs) -> anyhow::Result<Setu
             check_saved(filter.now_ms(), present_ms())?;
         }
     }
-    let beyond = BeyondWindow::new(&header.definition.group.window, filter.now_ms().unwrap_or(0));
     let decider = LocalDecider {
-        filter,
+        judge: Judge::of(filter, &header.definition),
         confirm: args.output.confirm.map(Confirm::new),
         exact: args.run.verify.map(|VerifyArg::Exact| ExactWindow::of(&header.definition.group)),
         lookup: args.run.lookup,
         ahead_ms: Vec::new(),
         times_ms: Vec::new(),
-        stamps: Vec::new(),
         past_lateness: PastLateness::default(),
-        beyond,
         is_continued,
         header,
     };

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::path::Path;
 
+use firstseen_embedded::StateHeader;
 use firstseen_filter::{DecayingFilter, Digest, Placed, Stamp, UnitNumber, WindowClock};
 use firstseen_records::Records;
 
@@ -12,7 +13,7 @@ use super::definition::DecayingDefinition;
 use super::exact::ExactFrequencies;
 use crate::driver::Decider;
 use crate::input::{Batch, present_ms};
-use crate::state::{self, StateHeader};
+use crate::state;
 
 /// Estimate for an event whose time was accepted.
 #[derive(Clone, Copy, Debug)]

@@ -2,6 +2,7 @@
 //! flags is reported here, before the run changes any output file.
 
 use anyhow::bail;
+use firstseen_embedded::StateHeader;
 use firstseen_filter::{
     CellDefinition, DecayRule, DecayingCells, DecayingError, DecayingFilter, FilterDefinition, FilterSecret,
     FrequencySpec, WindowClock,
@@ -16,7 +17,8 @@ use crate::exit::UsageError;
 use crate::flags::input::NeedsTime;
 use crate::input::arrivals::check_saved;
 use crate::input::{Times, present_ms};
-use crate::state::{self, StateHeader};
+use crate::state;
+
 use crate::text::size::Count;
 
 /// Filter, clock, parser and state that a run starts with.

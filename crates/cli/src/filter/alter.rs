@@ -15,6 +15,7 @@ use std::io::Write;
 
 use anyhow::Context;
 use clap::Args;
+use firstseen_embedded::lateness_default_ms;
 use firstseen_filter::{Ability, Asked, FilterSpec, GrowthSpec, Lateness, Limit, SpecError, Unit, Window, duration};
 use firstseen_routing::{
     ClockSource, ClusterMap, DefinitionError, FilterId, FilterRecord, NodeId, SlicedDefinition, Slicing,
@@ -30,7 +31,7 @@ use crate::cluster::connect::{Operator, fresh_id};
 use crate::cluster::{self, ClusterStatus};
 use crate::exit::UsageError;
 use crate::flags::filter::{GrowthArg, KindArg, parse_duration_ms};
-use crate::kind::lateness_default_ms;
+
 use crate::report::describe::describe;
 use crate::text::lines::folded;
 use crate::text::size::{ByteSize, Count, rate};

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::num::NonZeroU32;
 
 use anyhow::Context;
+use firstseen_embedded::{KindChoice, Stamps};
 use firstseen_filter::{Ability, Digest, FilterSecret, Layout, Window};
 use firstseen_routing::{
     ClusterMap, Cut, CutOff, Durability, FilterId, FilterPolicies, NodeId, SlicedDefinition, Slicing, TreeSpec,
@@ -21,7 +22,7 @@ use crate::cluster::connect::{Operator, fresh_id};
 use crate::cluster::places::{self, mode_name};
 use crate::exit::UsageError;
 use crate::flags::filter::LatenessArg;
-use crate::kind::{KindChoice, Stamps};
+
 use crate::report::describe::describe;
 use crate::state::{self, SavedState};
 use crate::text::lines::wrapped;

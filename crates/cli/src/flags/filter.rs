@@ -5,11 +5,12 @@ use std::sync::LazyLock;
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum, value_parser};
+use firstseen_embedded::{KindChoice, Stamps, meant};
 use firstseen_filter::{FilterSpec, GENERATIONS_MAX, GrowthSpec, HASHES_MAX, Kind, Layout, Limit, Refresh, Window};
 use firstseen_routing::Slicing;
 
 use crate::exit::UsageError;
-use crate::kind::{KindChoice, Stamps, meant};
+
 use crate::text::size::{ByteSize, Count, rate};
 
 /// A kind of filter that finds duplicates.

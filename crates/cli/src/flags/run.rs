@@ -14,8 +14,7 @@ use crate::exit::UsageError;
 use crate::flags::filter::parse_duration_ms;
 use crate::output::Earlier;
 use crate::report::ReportFormat;
-use crate::state::lock::Lock;
-use crate::state::{Definition, SavedState};
+use crate::state::{Definition, SavedState, lock_path};
 use crate::text::numbers::grouped;
 use crate::unjudged::UnjudgedArg;
 
@@ -92,7 +91,7 @@ impl RunArgs {
 
     /// Returns the path of the lock file that prevents other runs from saving the state at the same time.
     pub(crate) fn lock_path(&self) -> Option<PathBuf> {
-        self.saved_to().map(Lock::path_for)
+        self.saved_to().map(lock_path)
     }
 
     /// Returns what this run does with the records that earlier runs wrote to the files of `outputs`. A run without a

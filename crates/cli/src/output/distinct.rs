@@ -5,13 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use firstseen_embedded::paths::place;
 use same_file::Handle;
 
 use crate::exit::UsageError;
 use crate::input::{is_stdin, name};
-
-/// Maximum length of a chain of symbolic links that is followed, as in operating systems.
-const LINKS_MAX: usize = 40;
 
 /// A file of this run together with its name for messages.
 struct Named {
@@ -51,28 +49,6 @@ impl Identity {
     fn is(&self, other: &Self) -> bool {
         *self != Self::Stream && self == other
     }
-}
-
-/// Returns the path of the file to which `path` leads. The function follows symbolic links, and the folder of the
-/// result is a canonical path. The file itself need not exist. If the path cannot be followed to an existing folder,
-/// the function returns `path` itself.
-pub(crate) fn place(path: &Path) -> PathBuf {
-    let mut place = path.to_owned();
-    for _ in 0..LINKS_MAX {
-        let Some(file_name) = place.file_name() else { break };
-        let Ok(folder) = folder(&place).canonicalize() else { break };
-        place = folder.join(file_name);
-        match fs::read_link(&place) {
-            Ok(target) => place = folder.join(target),
-            Err(_) => return place,
-        }
-    }
-    path.to_owned()
-}
-
-/// Returns the folder that contains `path`.
-pub(crate) fn folder(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Checks that all `outputs`, and standard output if it is used, differ from each other and from the inputs.

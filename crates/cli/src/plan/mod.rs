@@ -25,13 +25,14 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::Args;
+use firstseen_embedded::default_kind;
 use firstseen_filter::{Ability, FilterSpec, Kind, Window};
 use firstseen_routing::{Cut, Slicing};
 use serde::Serialize;
 
 use crate::exit::UsageError;
 use crate::flags::filter::{KindArg, parse_duration_ms};
-use crate::kind::default_kind;
+
 use crate::text::size::{Count, rate};
 use buy::{MACHINES, Machines};
 use costs::Costs;

@@ -2,12 +2,12 @@
 //! kind is the same that `dedup` chooses if no flag names a kind. Its numbers are equal to those in its row of the
 //! comparison.
 
+use firstseen_embedded::lateness_default_ms;
 use firstseen_filter::{FilterSpec, Kind, Lateness, SpecError};
 use serde::Serialize;
 
 use super::costs::Costs;
 use super::create;
-use crate::kind::lateness_default_ms;
 
 /// The recommended kind.
 #[derive(Debug, Serialize)]

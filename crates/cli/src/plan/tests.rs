@@ -1,6 +1,7 @@
 //! Compares plans with the filters that they describe.
 
 use clap::Parser;
+use firstseen_embedded::Stamps;
 use firstseen_filter::rates::{failures, plain};
 use firstseen_filter::{
     Digest, FilterSecret, FilterSlice, FilterSpec, GrowthSpec, Kind, Limit, Stamp, UnitNumber, Verdict, Window,
@@ -11,7 +12,6 @@ use serde_json::Value;
 use super::costs::Costs;
 use super::{PlanArgs, run};
 use crate::filter::CreateArgs;
-use crate::kind::Stamps;
 
 #[derive(Parser)]
 struct Line {

@@ -1,12 +1,12 @@
 //! Describes the definition of a filter in one line for users, and as the flags that produce it.
 
+use firstseen_embedded::lateness_default_ms;
 use firstseen_filter::{
     BucketShape, CellDefinition, FilterDefinition, Geometry, Growth, Kind, Lateness, Layout, Refresh, Unit, Window,
     WindowRule, duration,
 };
 use firstseen_routing::SlicedDefinition;
 
-use crate::kind::lateness_default_ms;
 use crate::state::Definition;
 use crate::text::numbers::grouped;
 

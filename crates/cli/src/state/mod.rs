@@ -5,22 +5,17 @@
 //! run describe.
 
 mod checkpoint;
-pub(crate) mod lock;
 pub(crate) mod saving;
 
-use std::fs::File;
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, BufReader, Read, Write};
-use std::path::Path;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
-use firstseen_filter::snapshot::{self, UnverifiedSnapshot};
+use anyhow::bail;
+use firstseen_embedded::{Lock, LockError, StateFile, StateHeader, check_writable, drawn_seed};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use tempfile::NamedTempFile;
 
 use crate::exit::UsageError;
-use crate::output::distinct::{folder, place};
 
 /// Definition of a filter that can be saved and continued.
 pub trait Definition: Clone + PartialEq + Serialize + DeserializeOwned {
@@ -43,27 +38,8 @@ pub trait Definition: Clone + PartialEq + Serialize + DeserializeOwned {
     fn flags(&self) -> Vec<(&'static str, String)>;
 }
 
-/// Everything that a saved filter depends on. It is stored at the beginning of the state file.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StateHeader<D> {
-    /// Fields and rules that form the key.
-    pub key: String,
-    /// Seed of the hash.
-    pub seed: u64,
-    /// Definition of the filter.
-    pub definition: D,
-}
-
-impl<D: Definition> StateHeader<D> {
-    /// Returns whether a filter saved under the header `found` gives the same answers as a filter of this header.
-    fn continues(&self, found: &Self) -> bool {
-        self.key == found.key && self.seed == found.seed && self.definition.answers_like(&found.definition)
-    }
-}
-
 /// State file whose header was read and whose body is still unread.
-pub struct SavedState<D>(UnverifiedSnapshot<BufReader<File>, StateHeader<D>>);
+pub struct SavedState<D>(StateFile<D>);
 
 impl<D: Definition> SavedState<D> {
     /// Opens the state file `path`. `None` means that the file does not exist yet and the run creates it.
@@ -74,18 +50,14 @@ impl<D: Definition> SavedState<D> {
     /// so a missing file is an error for that run.
     pub fn open(path: &Path, is_lookup: bool) -> anyhow::Result<Option<Self>> {
         if !is_lookup {
-            temporary(path)?;
+            check_writable(path)?;
         }
-        let file = match File::open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_lookup => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        match StateFile::open(path)? {
+            None if is_lookup => {
                 bail!(UsageError(format!("there is no state {}: --lookup asks a saved filter", path.display())))
             }
-            Err(error) => return Err(error).with_context(|| format!("cannot read the state {}", path.display())),
-        };
-        let snapshot = UnverifiedSnapshot::open(BufReader::with_capacity(1 << 18, file));
-        Ok(Some(Self(snapshot.with_context(|| unusable(path))?)))
+            found => Ok(found.map(Self)),
+        }
     }
 
     /// Returns the seed with which the keys of the filter were hashed.
@@ -109,25 +81,20 @@ impl<D: Definition> SavedState<D> {
         read_body: impl FnOnce(&mut dyn Read) -> io::Result<()>,
     ) -> anyhow::Result<()> {
         let found = self.0.header();
-        if !expected.continues(found) {
+        if !continues(expected, found) {
             let what = difference(expected, found);
             let path = path.display();
             bail!(UsageError(format!(
                 "the state {path} holds another filter ({what}): use the flags it was made with, or another file"
             )));
         }
-        let loaded = self.0.verify(read_body);
-        loaded.with_context(|| unusable(path))
+        Ok(self.0.read(read_body)?)
     }
 }
 
-/// Returns the message about a state file that is damaged or has another version, and what the user can do.
-fn unusable(path: &Path) -> String {
-    let path = path.display();
-    format!(
-        "cannot use the state {path}; put a copy of it back, or delete it to begin anew, which passes on once more what \
-         it knew"
-    )
+/// Returns whether a filter saved under the header `found` gives the same answers as a filter of the header `expected`.
+fn continues<D: Definition>(expected: &StateHeader<D>, found: &StateHeader<D>) -> bool {
+    expected.key == found.key && expected.seed == found.seed && expected.definition.answers_like(&found.definition)
 }
 
 fn difference<D: Definition>(expected: &StateHeader<D>, found: &StateHeader<D>) -> String {
@@ -159,12 +126,6 @@ pub fn seed<D: Definition>(asked: Option<u64>, saved: Option<&SavedState<D>>) ->
     asked.or(saved.map(SavedState::seed)).unwrap_or_else(drawn_seed)
 }
 
-/// A random seed.
-pub fn drawn_seed() -> u64 {
-    // The standard library uses randomness of the system for the keys of its hash maps.
-    RandomState::new().build_hasher().finish()
-}
-
 /// Replaces the state file at `path` with `header` and the bytes that `write_body` writes.
 ///
 /// # Errors
@@ -174,32 +135,26 @@ pub fn save<D: Definition>(
     header: &StateHeader<D>,
     write_body: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> anyhow::Result<()> {
-    // If the path is a symbolic link, the link stays, and the file that it points to is replaced.
-    let target = &place(path);
-    let mut file = temporary(target)?;
-    let written = snapshot::write(&mut file, header, write_body).map_err(anyhow::Error::new).and_then(|()| {
-        file.flush()?;
-        file.as_file().sync_all()?;
-        file.persist(target)?;
-        Ok(())
-    });
-    written.with_context(|| format!("cannot save the state {}", path.display()))?;
-    // The folder is synced so that the new name survives a power failure. Not every system can sync a folder, so errors
-    // are ignored.
-    let _ = File::open(folder(target)).and_then(|folder| folder.sync_all());
-    Ok(())
+    Ok(firstseen_embedded::save(path, header, write_body)?)
 }
 
-fn temporary(path: &Path) -> anyhow::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".firstseen-").suffix(".tmp");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let mode = std::fs::metadata(path).map_or(0o600, |metadata| metadata.permissions().mode() & 0o777);
-        builder.permissions(std::fs::Permissions::from_mode(mode));
-    }
-    builder.tempfile_in(folder(path)).with_context(|| format!("cannot save the state {}", path.display()))
+/// Returns the path of the lock file that prevents other runs from using the state `path`.
+pub(crate) fn lock_path(path: &Path) -> PathBuf {
+    Lock::path_for(path)
+}
+
+/// Locks the state `path` until the returned value is dropped.
+///
+/// # Errors
+/// Returns an error if another run holds the lock, or if no file can be created next to the state.
+pub(crate) fn lock(path: &Path) -> anyhow::Result<Lock> {
+    Lock::of(path).map_err(|error| match error {
+        LockError::InUse { state } => {
+            let remedy = "wait for its end, or name another file with --state";
+            UsageError(format!("{state}: another run keeps this state: {remedy}")).into()
+        }
+        LockError::File { .. } => error.into(),
+    })
 }
 
 #[cfg(test)]
@@ -230,6 +185,6 @@ mod tests {
         ] {
             assert_eq!(difference(&by_default, &found), said);
         }
-        assert!(header(1000, 0.01, Some(18), more).continues(&by_default));
+        assert!(continues(&header(1000, 0.01, Some(18), more), &by_default));
     }
 }

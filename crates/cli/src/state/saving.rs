@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
+use firstseen_embedded::Lock;
 
 use super::checkpoint::Checkpoints;
-use super::lock::Lock;
 use crate::exit::{Ended, is_broken_pipe};
 
 /// Where and when the state of a run is saved. Without a path, the run keeps no state, or only looks keys up.
@@ -33,7 +33,7 @@ impl Saving {
     /// Returns an error if another run uses the state, or if it cannot be saved.
     pub(crate) fn new(path: Option<&Path>, every: Option<Duration>) -> anyhow::Result<Self> {
         Ok(Self {
-            _lock: path.map(Lock::of).transpose()?,
+            _lock: path.map(super::lock).transpose()?,
             path: path.map(Path::to_owned),
             checkpoints: Checkpoints::new(every, Instant::now()),
             is_saved_on_the_way: false,

@@ -11,8 +11,8 @@ use firstseen_eval::stats::Judged;
 use serde::Serialize;
 
 use super::{ALL, EvalArgs, machine};
-use firstseen_cli::state::drawn_seed;
 use firstseen_cli::text::table::Table;
+use firstseen_embedded::drawn_seed;
 
 /// Report on a run, which is the document of `--json`.
 #[derive(Debug, Serialize)]

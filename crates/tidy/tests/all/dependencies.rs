@@ -8,6 +8,7 @@
 //! - `backend <- http-endpoint <- node`
 //! - `records <- http-endpoint`
 //! - `filter <- records`
+//! - `routing <- embedded`
 //! - `routing <- mesh <- eval`
 //! - `picture <- eval`
 //!
@@ -21,9 +22,10 @@ use std::process::Command;
 use firstseen_tidy::{root, sources};
 
 /// Workspace crates that each crate may list among its normal dependencies.
-const ALLOWED: [(&str, &[&str]); 20] = [
+const ALLOWED: [(&str, &[&str]); 21] = [
     ("filter", &[]),
     ("routing", &["firstseen-filter"]),
+    ("embedded", &["firstseen-filter", "firstseen-routing"]),
     ("records", &["firstseen-filter"]),
     ("resp", &[]),
     ("journal", &["firstseen-filter", "firstseen-routing"]),
@@ -88,6 +90,7 @@ const ALLOWED: [(&str, &[&str]); 20] = [
     (
         "cli",
         &[
+            "firstseen-embedded",
             "firstseen-filter",
             "firstseen-routing",
             "firstseen-picture",
@@ -101,6 +104,7 @@ const ALLOWED: [(&str, &[&str]); 20] = [
         "lab",
         &[
             "firstseen-checker",
+            "firstseen-embedded",
             "firstseen-filter",
             "firstseen-routing",
             "firstseen-eval",

@@ -13,7 +13,7 @@ const PIECE_PART: u64 = 8;
 
 /// The clock of a run, which is the greatest time of the records that were judged so far.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct BeyondWindow {
+pub struct BeyondWindow {
     /// Length of the window in milliseconds. `None` means that the window is not a duration.
     window_ms: Option<u64>,
     clock_ms: u64,
@@ -21,7 +21,7 @@ pub(super) struct BeyondWindow {
 
 impl BeyondWindow {
     /// Creates a clock that shows `clock_ms`, or 0 if nothing was judged yet.
-    pub(super) fn new(window: &Window, clock_ms: u64) -> Self {
+    pub fn new(window: &Window, clock_ms: u64) -> Self {
         let window_ms = match window {
             Window::Duration(window_ms) => Some(*window_ms),
             _ => None,
@@ -36,7 +36,7 @@ impl BeyondWindow {
     /// If no event of the batch from `start` on is older than the window, the range extends to the end of the batch.
     /// Otherwise the range ends so early that the clock advances by at most an eighth of the window within it. The
     /// cells that the old events have set are then still valid when [`Self::call_late`] checks the answers.
-    pub(super) fn piece_end(&self, times_ms: &[u64], start: usize, events: usize) -> usize {
+    pub fn piece_end(&self, times_ms: &[u64], start: usize, events: usize) -> usize {
         let Some(window_ms) = self.window_ms else { return events };
         let times_ms = &times_ms[start.min(times_ms.len())..events.min(times_ms.len())];
         let mut clock_ms = self.clock_ms;
@@ -59,12 +59,7 @@ impl BeyondWindow {
     ///
     /// An answer is changed under two conditions: the event is older than the window, and `is_apart` returns true for
     /// the index of the event. `times_ms` contains the times of the events, in milliseconds since 1970.
-    pub(super) fn call_late(
-        &mut self,
-        times_ms: &[u64],
-        answers: &mut [Answer],
-        mut is_apart: impl FnMut(usize) -> bool,
-    ) {
+    pub fn call_late(&mut self, times_ms: &[u64], answers: &mut [Answer], mut is_apart: impl FnMut(usize) -> bool) {
         let Some(window_ms) = self.window_ms else { return };
         for (event, (time_ms, answer)) in times_ms.iter().zip(answers).enumerate() {
             let is_old = time_ms.saturating_add(window_ms) < self.clock_ms;

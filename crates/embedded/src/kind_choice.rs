@@ -11,7 +11,7 @@ const LATENESS_DEFAULT_PART: u64 = 8;
 
 /// Where the times of events come from. Events whose time is the time of arrival can never be late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stamps {
+pub enum Stamps {
     /// The events carry their own times.
     OfEvents,
     /// Each event gets the time at which it arrives.
@@ -20,27 +20,26 @@ pub(crate) enum Stamps {
 
 /// Filters that the flags can mean if they name no kind.
 #[derive(Debug)]
-pub(crate) struct KindChoice {
+pub struct KindChoice {
     /// The filter that is built now.
-    pub(crate) now: FilterSpec,
+    pub now: FilterSpec,
     /// Filters that the same flags built when another kind was the default. A saved filter may still be one of these.
-    pub(crate) formerly: Vec<FilterSpec>,
+    pub formerly: Vec<FilterSpec>,
 }
 
 impl KindChoice {
     /// Returns a choice of exactly one filter, for flags that name the kind.
-    pub(crate) fn only(now: FilterSpec) -> Self {
+    pub fn only(now: FilterSpec) -> Self {
         Self { now, formerly: Vec::new() }
     }
 
     /// Applies `change` to each of the filters.
-    pub(crate) fn change(&mut self, change: impl Fn(&mut FilterSpec)) {
+    pub fn change(&mut self, change: impl Fn(&mut FilterSpec)) {
         std::iter::once(&mut self.now).chain(&mut self.formerly).for_each(change);
     }
 
     /// Prefers kind `timing` over kind `cuckoo` for a sliding window.
-    #[cfg(feature = "full")]
-    pub(crate) fn prefer_timing(&mut self) {
+    pub fn prefer_timing(&mut self) {
         if let Some(timing) = self.formerly.iter_mut().find(|spec| spec.kind == Kind::Timing) {
             std::mem::swap(timing, &mut self.now);
         }
@@ -52,7 +51,7 @@ impl KindChoice {
     /// The release that saved the filter may have had a different default kind. If the same flags would have produced
     /// the saved filter in that release, the function returns a definition of the saved filter's kind. The run can then
     /// continue with the saved filter.
-    pub(crate) fn definition(
+    pub fn definition(
         &self,
         slicing: Slicing,
         made: Option<&SlicedDefinition>,
@@ -72,7 +71,7 @@ impl KindChoice {
 }
 
 /// Returns the filters that the settings `asked` can mean, whatever their kind is.
-pub(crate) fn meant(asked: &FilterSpec, slicing: Slicing, stamps: Stamps) -> KindChoice {
+pub fn meant(asked: &FilterSpec, slicing: Slicing, stamps: Stamps) -> KindChoice {
     match asked.window {
         Window::Duration(_) | Window::Events(_) if asked.ticks.is_some() => {
             KindChoice::only(of_kind(Kind::Cuckoo, asked))
@@ -96,13 +95,13 @@ fn of_kind(kind: Kind, asked: &FilterSpec) -> FilterSpec {
 }
 
 /// Returns the kind of a filter whose settings `asked` name no kind.
-pub(crate) fn default_kind(asked: &FilterSpec, slicing: Slicing) -> Kind {
+pub fn default_kind(asked: &FilterSpec, slicing: Slicing) -> Kind {
     meant(asked, slicing, Stamps::OfEvents).now.kind
 }
 
 /// Returns the default lateness of a filter with `window`, in milliseconds. `None` means that lateness does not apply.
 /// This is the case for a window that counts events, and for a window that ends at landmarks.
-pub(crate) fn lateness_default_ms(window: &Window) -> Option<u64> {
+pub fn lateness_default_ms(window: &Window) -> Option<u64> {
     match window {
         Window::Duration(window_ms) => Some(window_ms / LATENESS_DEFAULT_PART),
         _ => None,

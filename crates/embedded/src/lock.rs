@@ -6,14 +6,40 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
 use same_file::Handle;
+use thiserror::Error;
 
-use crate::exit::UsageError;
-use crate::output::distinct::place;
+use crate::paths::place;
+
+/// Reason why a state cannot be locked.
+#[derive(Debug, Error)]
+pub enum LockError {
+    /// Another process keeps the same state.
+    #[error("{state}: another run keeps this state: wait for its end, or name another file")]
+    InUse {
+        /// The state.
+        state: String,
+    },
+    /// The lock file cannot be created or checked.
+    #[error("cannot create {lock}, the lock file of the state {state}")]
+    File {
+        /// The lock file.
+        lock: String,
+        /// The state.
+        state: String,
+        /// The reason.
+        source: io::Error,
+    },
+}
+
+impl LockError {
+    fn of_file(lock: &Path, state: &Path, source: io::Error) -> Self {
+        Self::File { lock: lock.display().to_string(), state: state.display().to_string(), source }
+    }
+}
 
 /// Lock file next to a state file. The state file itself cannot carry the lock, because each save replaces that file.
-pub(crate) struct Lock {
+pub struct Lock {
     path: PathBuf,
     file: File,
 }
@@ -21,7 +47,7 @@ pub(crate) struct Lock {
 impl Lock {
     /// Returns the path of the lock file for `state`. The path is the same through whichever symbolic links the state
     /// is reached.
-    pub(crate) fn path_for(state: &Path) -> PathBuf {
+    pub fn path_for(state: &Path) -> PathBuf {
         let mut path = place(state).into_os_string();
         path.push(".lock");
         path.into()
@@ -30,23 +56,20 @@ impl Lock {
     /// Locks `state` until the returned value is dropped. The state file need not exist yet.
     ///
     /// # Errors
-    /// Returns an error if another run holds the lock, or if no file can be created next to the state.
-    pub(crate) fn of(state: &Path) -> anyhow::Result<Self> {
+    /// Returns [`LockError`] if another run holds the lock, or if no file can be created next to the state.
+    pub fn of(state: &Path) -> Result<Self, LockError> {
         let path = Self::path_for(state);
         loop {
-            let file = OpenOptions::new().append(true).create(true).open(&path);
-            let file = file.with_context(|| {
-                format!("cannot create {}, the lock file of the state {}", path.display(), state.display())
-            })?;
+            let opened = OpenOptions::new().append(true).create(true).open(&path);
+            let file = opened.map_err(|source| LockError::of_file(&path, state, source))?;
             // Some network file systems cannot lock files. On such a system, two runs are not prevented from using the
             // same state.
             if let Err(TryLockError::WouldBlock) = file.try_lock() {
-                let remedy = "wait for its end, or name another file with --state";
-                bail!(UsageError(format!("{}: another run keeps this state: {remedy}", state.display())));
+                return Err(LockError::InUse { state: state.display().to_string() });
             }
             // Another run may have ended, and removed the lock file, after this process opened the file and before it
             // locked it. The locked file then has no name any more, and the lock protects nothing.
-            if is_at(&file, &path)? {
+            if is_at(&file, &path).map_err(|source| LockError::of_file(&path, state, source))? {
                 return Ok(Self { path, file });
             }
         }
