@@ -8,7 +8,7 @@
 //! - `backend <- http-endpoint <- node`
 //! - `records <- http-endpoint`
 //! - `filter <- records`
-//! - `routing <- embedded`
+//! - `routing <- embedded <- python`
 //! - `routing <- mesh <- eval`
 //! - `picture <- eval`
 //!
@@ -22,10 +22,11 @@ use std::process::Command;
 use firstseen_tidy::{root, sources};
 
 /// Workspace crates that each crate may list among its normal dependencies.
-const ALLOWED: [(&str, &[&str]); 21] = [
+const ALLOWED: [(&str, &[&str]); 22] = [
     ("filter", &[]),
     ("routing", &["firstseen-filter"]),
     ("embedded", &["firstseen-filter", "firstseen-routing"]),
+    ("python", &["firstseen-filter", "firstseen-routing", "firstseen-embedded"]),
     ("records", &["firstseen-filter"]),
     ("resp", &[]),
     ("journal", &["firstseen-filter", "firstseen-routing"]),

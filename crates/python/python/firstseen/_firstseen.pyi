@@ -1,0 +1,56 @@
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, Literal, final
+
+from firstseen._types import Column, Key, Kind, Plan, Stats, Time, Unjudged
+from firstseen._verdict import Verdict
+
+__all__ = ["Filter", "__version__", "plan"]
+__version__: str
+
+def plan(
+    *,
+    window: str = "unbounded",
+    capacity: int | None = None,
+    fpr: float = 0.01,
+    kind: Kind | None = None,
+    memory: int | None = None,
+    lateness: str | None = None,
+) -> Plan:
+    """What a filter with these settings would be, without building it."""
+
+@final
+class Filter:
+    def __new__(
+        cls,
+        *,
+        window: str = "unbounded",
+        capacity: int | None = None,
+        fpr: float = 0.01,
+        kind: Kind | None = None,
+        memory: int | None = None,
+        lateness: str | None = None,
+        future_max: str | None = None,
+        rule: Literal["fixed", "refresh"] = "fixed",
+        seed: int | None = None,
+        key: Sequence[str] | None = None,
+    ) -> Filter: ...
+    def add(self, key: Key, at: Time | None = None) -> bool: ...
+    def observe(self, key: Key, at: Time | None = None) -> Verdict: ...
+    def test(self, key: Key, at: Time | None = None) -> Verdict: ...
+    def __contains__(self, key: Key, /) -> bool: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+    def observe_batch(self, *keys: Column, at: Column | Time | None = None, unjudged: Unjudged = "pass") -> Any: ...
+    def test_batch(self, *keys: Column, at: Column | Time | None = None, unjudged: Unjudged = "pass") -> Any: ...
+    def verdicts(self, *keys: Column, at: Column | Time | None = None) -> Any: ...
+    def save(self, path: str | PathLike[str]) -> None: ...
+    @staticmethod
+    def load(path: str | PathLike[str]) -> Filter: ...
+    def to_bytes(self) -> bytes: ...
+    @staticmethod
+    def from_bytes(data: bytes) -> Filter: ...
+    def stats(self) -> Stats: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def key(self) -> str: ...

@@ -1,0 +1,165 @@
+//! Keys of events. A key of one part is hashed as its bytes, and a key of several parts as `docs/reference/hashing.md`
+//! describes.
+
+use firstseen_filter::{Digest, FilterSecret};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyString, PyTuple};
+
+use crate::arrow::{self, Chunks, Column};
+use crate::missing::is_missing;
+
+/// Hashes the key of one event. A tuple is a key of several parts.
+pub(crate) fn digest(secret: &FilterSecret, key: &Bound<'_, PyAny>) -> PyResult<Option<Digest>> {
+    let Ok(parts) = key.cast::<PyTuple>() else {
+        return with_bytes(key, |bytes| secret.digest(bytes));
+    };
+    let mut values: Vec<Vec<u8>> = Vec::with_capacity(parts.len());
+    for part in parts {
+        let Some(value) = with_bytes(&part, <[u8]>::to_vec)? else { return Ok(None) };
+        values.push(value);
+    }
+    match values.as_slice() {
+        [] => Err(PyValueError::new_err("a key cannot be an empty tuple")),
+        [value] => Ok(Some(secret.digest(value))),
+        values => Ok(Some(secret.digest_parts(values.iter().map(Vec::as_slice), &mut Vec::new()))),
+    }
+}
+
+/// Hashes the keys of a batch. With several columns, the key of an event consists of its values in all columns, in
+/// order. An event without a key has no digest.
+pub(crate) fn digests(secret: &FilterSecret, columns: &[Bound<'_, PyAny>]) -> PyResult<Vec<Option<Digest>>> {
+    let [column] = columns else { return digests_of_parts(secret, columns) };
+    if let Some(array) = arrow::array(column)? {
+        let columns = [Column::new(&array)?];
+        return Ok(column.py().detach(|| arrow::digests(secret, &columns)));
+    }
+    events(column)?.map(|key| digest(secret, &key?)).collect()
+}
+
+fn digests_of_parts(secret: &FilterSecret, columns: &[Bound<'_, PyAny>]) -> PyResult<Vec<Option<Digest>>> {
+    let Some(first) = columns.first() else {
+        return Err(PyTypeError::new_err("a batch needs at least one column of keys"));
+    };
+    let columns = columns.iter().map(Values::of).collect::<PyResult<Vec<Values>>>()?;
+    check_lengths(columns.iter().map(Values::len))?;
+    let arrays = columns.iter().map(Values::array).collect::<Option<Vec<&Chunks>>>();
+    if let Some(arrays) = arrays {
+        let columns = arrays.into_iter().map(Column::new).collect::<PyResult<Vec<_>>>()?;
+        return Ok(first.py().detach(|| arrow::digests(secret, &columns)));
+    }
+    let columns = columns.iter().map(Values::bytes).collect::<PyResult<Vec<_>>>()?;
+    let events = columns.first().map_or(0, Vec::len);
+    let mut scratch = Vec::new();
+    Ok((0..events).map(|event| joined(secret, &columns, event, &mut scratch)).collect())
+}
+
+/// Values of a column of keys, or of one of several columns.
+enum Values {
+    /// An Arrow array.
+    Array(Chunks),
+    /// The bytes of Python objects, which are `None` where a value is missing.
+    Bytes(Vec<Option<Vec<u8>>>),
+}
+
+impl Values {
+    fn of(column: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Some(array) = arrow::array(column)? {
+            return Ok(Self::Array(array));
+        }
+        let values = events(column)?.map(|value| with_bytes(&value?, <[u8]>::to_vec));
+        values.collect::<PyResult<_>>().map(Self::Bytes)
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Array(array) => array.len(),
+            Self::Bytes(values) => values.len(),
+        }
+    }
+
+    fn array(&self) -> Option<&Chunks> {
+        match self {
+            Self::Array(array) => Some(array),
+            Self::Bytes(_) => None,
+        }
+    }
+
+    fn bytes(&self) -> PyResult<Vec<Option<Vec<u8>>>> {
+        match self {
+            Self::Array(array) => Ok(Column::new(array)?.bytes()),
+            Self::Bytes(values) => Ok(values.clone()),
+        }
+    }
+}
+
+/// Hashes the key that consists of the values of an event in all columns. An event that lacks one has no key.
+fn joined(
+    secret: &FilterSecret,
+    columns: &[Vec<Option<Vec<u8>>>],
+    event: usize,
+    scratch: &mut Vec<u8>,
+) -> Option<Digest> {
+    let parts = columns.iter().map(|column| column[event].as_deref()).collect::<Option<Vec<&[u8]>>>()?;
+    Some(secret.digest_parts(parts, scratch))
+}
+
+fn check_lengths(mut lengths: impl Iterator<Item = usize>) -> PyResult<()> {
+    let first = lengths.next().unwrap_or(0);
+    match lengths.find(|length| *length != first) {
+        Some(other) => Err(PyValueError::new_err(format!(
+            "the columns of the key have {first} and {other} values: each event needs a value in every column"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Returns the keys of a batch that is no Arrow array.
+fn events<'py>(column: &Bound<'py, PyAny>) -> PyResult<impl Iterator<Item = PyResult<Bound<'py, PyAny>>>> {
+    if column.is_instance_of::<PyString>() || column.is_instance_of::<PyBytes>() {
+        return Err(PyTypeError::new_err("a batch is a list of keys: write [key], or use observe() for one key"));
+    }
+    // The scalars of numpy would have to be converted one by one.
+    if column.hasattr("tolist")? { column.call_method0("tolist")?.try_iter() } else { column.try_iter() }
+}
+
+/// Calls `work` with the bytes of a value. `None` means that the value is missing.
+fn with_bytes<T>(value: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> T) -> PyResult<Option<T>> {
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok(Some(work(text.to_str()?.as_bytes())));
+    }
+    if let Ok(bytes) = value.cast::<PyBytes>() {
+        return Ok(Some(work(bytes.as_bytes())));
+    }
+    if let Ok(bytes) = value.cast::<PyByteArray>() {
+        return Ok(Some(work(&bytes.to_vec())));
+    }
+    if let Ok(value) = value.cast::<PyBool>() {
+        return Ok(Some(work(if value.is_true() { b"true" } else { b"false" })));
+    }
+    if is_missing(value)? {
+        return Ok(None);
+    }
+    if let Some(digits) = digits(value)? {
+        return Ok(Some(work(digits.to_str()?.as_bytes())));
+    }
+    let kind = value.get_type().name()?;
+    Err(PyTypeError::new_err(format!(
+        "a key cannot be a {kind}: use str, bytes or int, or a tuple of these for a key of several parts"
+    )))
+}
+
+/// Returns the decimal digits of an integer, of a number of numpy, or of a float without a fraction, which is what
+/// pandas makes of an integer in a column with missing values. Returns `None` for other types.
+fn digits<'py>(value: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyString>>> {
+    let int = value.py().get_type::<PyInt>();
+    let number = if value.hasattr("__index__")? {
+        value.call_method0("__index__")?
+    } else if value.cast::<PyFloat>().is_ok_and(|number| number.value().fract() == 0.0) {
+        int.call1((value,))?
+    } else {
+        return Ok(None);
+    };
+    // Subclasses of `int`, such as enums, may print something else.
+    Ok(Some(int.call_method1("__repr__", (number,))?.cast_into()?))
+}
