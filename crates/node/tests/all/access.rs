@@ -31,9 +31,11 @@ async fn grant(operator: &Channel, principal: &str, grants: Vec<admin::Grant>) {
 fn allowed() -> BTreeMap<Verb, Vec<&'static str>> {
     const SEEN: [&str; 4] = ["Admin/Identify", "Admin/Status", "Producer/WatchMap", "Producer/DescribeFilter"];
     const INSPECT: &str = "Admin/InspectFilter";
-    const MANAGE: [&str; 9] = [
+    const MANAGE: [&str; 11] = [
         "Admin/CreateFilter",
         "Admin/DropFilter",
+        "Admin/AddPlace",
+        "Admin/RemovePlace",
         "Admin/ForgiveFilter",
         "Admin/AlterFilter",
         "Admin/FinishAlteration",
