@@ -205,7 +205,7 @@ fn every_flipped_bit_is_refused() {
     }
     for length in [0, 1, 8, whole.len() / 2, whole.len() - 1] {
         folder.write("state", &whole[..length]);
-        folder.dedup(flags).fails(1, &["state", "put a copy of it back, or delete it to begin anew"]);
+        folder.dedup(flags).fails(1, &["state", "put a copy of it back, or delete it to start with an empty filter"]);
     }
     folder.write("state", [&whole[..], b"x"].concat());
     folder.dedup(flags).fails(1, &["state"]);

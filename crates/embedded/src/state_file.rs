@@ -41,8 +41,8 @@ pub enum StateError {
     },
     /// The file is damaged or has another version.
     #[error(
-        "cannot use the state {}; put a copy of it back, or delete it to begin anew, which passes on once more what it \
-         knew",
+        "cannot use the state {}; put a copy of it back, or delete it to start with an empty filter, which passes on \
+         again every record that the state knew",
         path.display()
     )]
     Unusable {
