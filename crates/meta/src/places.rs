@@ -1,7 +1,7 @@
 //! Adds places to filter trees, and removes them. The guarantees of [`crate::apply`] hold.
 //!
-//! A new place is an empty cache below an existing place. It needs no events of the past: it asks its parent about every
-//! event that it does not know, and nothing was recorded through it.
+//! A new place is an empty filter below an existing place. Events that were recorded before need not be copied into it,
+//! because it asks its parent about every event that it does not know.
 //!
 //! A place can be removed if no other level depends on its knowledge. This is not the case if it may have decided events
 //! alone that its parent does not know yet, or if the levels above verify duplicates with it.

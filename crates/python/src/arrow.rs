@@ -77,7 +77,8 @@ impl<'a> Column<'a> {
     }
 }
 
-/// Hashes keys, each of which consists of one value of every column. The columns must be equally long.
+/// Hashes the keys of a batch. The values in row `i` of the columns form the key of event `i`. All columns must have the
+/// same length.
 pub(crate) fn digests(secret: &FilterSecret, columns: &[Column<'_>]) -> Vec<Option<Digest>> {
     let mut text = itoa::Buffer::new();
     if let [column] = columns {

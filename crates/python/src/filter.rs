@@ -116,6 +116,19 @@ impl Filter {
         let digests = keys::digests(&self.secret, &columns)?;
         self.judged(keys.py(), access, digests, &Times::of_batch(at)?)
     }
+
+    /// Judges a batch, and returns which of its events are passed on.
+    fn passed_on<'py>(
+        &self,
+        access: Access,
+        keys: &Bound<'py, PyTuple>,
+        at: Option<&Bound<'py, PyAny>>,
+        unjudged: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let unjudged = Unjudged::named(unjudged)?;
+        let codes = self.judged_batch(access, keys, at)?;
+        mask(keys.py(), &codes, unjudged)
+    }
 }
 
 #[pymethods]
@@ -217,9 +230,7 @@ impl Filter {
         at: Option<&Bound<'py, PyAny>>,
         unjudged: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let unjudged = Unjudged::named(unjudged)?;
-        let codes = self.judged_batch(Access::Observe, keys, at)?;
-        mask(keys.py(), &codes, unjudged)
+        self.passed_on(Access::Observe, keys, at, unjudged)
     }
 
     /// Returns which events of a batch would be new, and records nothing. The arguments are those of `observe_batch`.
@@ -230,9 +241,7 @@ impl Filter {
         at: Option<&Bound<'py, PyAny>>,
         unjudged: &str,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let unjudged = Unjudged::named(unjudged)?;
-        let codes = self.judged_batch(Access::Lookup, keys, at)?;
-        mask(keys.py(), &codes, unjudged)
+        self.passed_on(Access::Lookup, keys, at, unjudged)
     }
 
     /// Records the events of a batch, and returns the numbers of their verdicts (`firstseen.Verdict`): an array of numpy, or a
@@ -288,10 +297,15 @@ impl Filter {
         Ok((slf.get_type().getattr("from_bytes")?, PyTuple::new(py, [data])?))
     }
 
-    /// Returns the properties of the filter: `kind`, `window`, `capacity`, `fpr` (the acceptable rate), `expected_fpr` (the
-    /// rate with the present content), `memory_bytes`, `live_events` (`None` if the kind does not count them), `clock` (the
-    /// time of the latest event in seconds since 1970), and the verdicts since the filter was made or loaded: `first_seen`,
-    /// `duplicates` and `undecided`.
+    /// Returns the properties of the filter:
+    ///
+    /// - `kind`, `window` and `capacity`: as the filter was made. `capacity` is `None` if the filter grows as needed.
+    /// - `fpr`: the highest acceptable share of new events that are taken for duplicates.
+    /// - `expected_fpr`: the share that is expected with the events that the filter contains now.
+    /// - `memory_bytes`: the memory of the cells.
+    /// - `live_events`: the number of events within the window, or `None` if the kind does not count them.
+    /// - `clock`: the time of the latest event in seconds since 1970, or `None` before the first one.
+    /// - `first_seen`, `duplicates`, `undecided`: the number of verdicts since the filter was made or loaded.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = py.detach(|| Stats::of(&mut self.engine()));
         stats.dict(py)

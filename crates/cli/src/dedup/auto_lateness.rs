@@ -8,7 +8,6 @@ use firstseen_filter::{FilterDefinition, Placed, Window, WindowClock, duration};
 
 use crate::input::disorder::{Disorder, Order, rounded_up_ms};
 use crate::input::present_ms;
-
 use crate::text::numbers::grouped;
 
 /// Maximum lateness of records, as a multiple of the window.

@@ -25,7 +25,6 @@ use crate::input::arrivals::check_saved;
 use crate::input::queue::Queue;
 use crate::input::{Times, present_ms};
 use crate::state::{self, SavedState};
-
 use crate::terminal::progress::Progress;
 
 /// Filter, parser and state that a run starts with.

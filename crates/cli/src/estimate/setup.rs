@@ -18,7 +18,6 @@ use crate::flags::input::NeedsTime;
 use crate::input::arrivals::check_saved;
 use crate::input::{Times, present_ms};
 use crate::state;
-
 use crate::text::size::Count;
 
 /// Filter, clock, parser and state that a run starts with.

@@ -31,7 +31,6 @@ use crate::cluster::connect::{Operator, fresh_id};
 use crate::cluster::{self, ClusterStatus};
 use crate::exit::UsageError;
 use crate::flags::filter::{GrowthArg, KindArg, parse_duration_ms};
-
 use crate::report::describe::describe;
 use crate::text::lines::folded;
 use crate::text::size::{ByteSize, Count, rate};

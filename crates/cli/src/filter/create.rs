@@ -22,7 +22,6 @@ use crate::cluster::connect::{Operator, fresh_id};
 use crate::cluster::places::{self, mode_name};
 use crate::exit::UsageError;
 use crate::flags::filter::LatenessArg;
-
 use crate::report::describe::describe;
 use crate::state::{self, SavedState};
 use crate::text::lines::wrapped;

@@ -10,7 +10,6 @@ use firstseen_filter::{FilterSpec, GENERATIONS_MAX, GrowthSpec, HASHES_MAX, Kind
 use firstseen_routing::Slicing;
 
 use crate::exit::UsageError;
-
 use crate::text::size::{ByteSize, Count, rate};
 
 /// A kind of filter that finds duplicates.

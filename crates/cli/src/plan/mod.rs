@@ -32,7 +32,6 @@ use serde::Serialize;
 
 use crate::exit::UsageError;
 use crate::flags::filter::{KindArg, parse_duration_ms};
-
 use crate::text::size::{Count, rate};
 use buy::{MACHINES, Machines};
 use costs::Costs;
