@@ -66,13 +66,28 @@ impl FilterSecret {
     pub fn digest_parts<'a>(&self, parts: impl IntoIterator<Item = &'a [u8]>, scratch: &mut Vec<u8>) -> Digest {
         scratch.clear();
         for part in parts {
-            // The length prefix of a part over 4 GiB wraps. The part still has one digest, but the prefix protects less
-            // well against ambiguous parts.
-            scratch.extend_from_slice(&(part.len() as u32).to_le_bytes());
-            scratch.extend_from_slice(part);
+            append_part(part, scratch);
         }
         self.digest(scratch)
     }
+}
+
+/// Appends one part to a key of several parts. The digest of the bytes that all parts of a key give in order is the one
+/// that [`FilterSecret::digest_parts`] returns, so a program can keep such a key as bytes.
+///
+/// ```
+/// use firstseen_filter::{FilterSecret, append_part};
+/// let (secret, mut key) = (FilterSecret::from_seed(7), Vec::new());
+/// append_part(b"user-1", &mut key);
+/// append_part(b"ad-7", &mut key);
+/// assert_eq!(secret.digest(&key), secret.digest_parts([&b"user-1"[..], b"ad-7"], &mut Vec::new()));
+/// ```
+#[inline]
+pub fn append_part(part: &[u8], key: &mut Vec<u8>) {
+    // The length prefix of a part over 4 GiB wraps. The part still has one digest, but the prefix protects less well
+    // against ambiguous parts.
+    key.extend_from_slice(&(part.len() as u32).to_le_bytes());
+    key.extend_from_slice(part);
 }
 
 impl std::fmt::Debug for FilterSecret {

@@ -67,7 +67,7 @@ pub use definition::{
     Asked, BloomCells, CellDefinition, CuckooCells, DecayingCells, FilterDefinition, GenerationCells, JumpingCells,
     KindCells, Rates, Shape, SlidingCells, StableCells, TimingCells,
 };
-pub use digest::{DIGEST_WORDS, Digest, FilterSecret, reduce};
+pub use digest::{DIGEST_WORDS, Digest, FilterSecret, append_part, reduce};
 pub use exact::{ExactWindow, Tally};
 pub use filter::FilterSlice;
 pub use generation::LiveEvents;

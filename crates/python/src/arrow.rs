@@ -10,7 +10,7 @@ use arrow_array::{
 };
 use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType, TimeUnit};
-use firstseen_filter::{Digest, FilterSecret};
+use firstseen_filter::append_part;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3_arrow::PyChunkedArray;
@@ -77,36 +77,27 @@ impl<'a> Column<'a> {
     }
 }
 
-/// Hashes the keys of a batch. The values in row `i` of the columns form the key of event `i`. All columns must have the
-/// same length.
-pub(crate) fn digests(secret: &FilterSecret, columns: &[Column<'_>]) -> Vec<Option<Digest>> {
+/// Calls `visit` with the bytes of the key of each event, in order. The values in row `i` of the columns form the key of
+/// event `i`, which is `None` if a value is missing. All columns must have the same length.
+pub(crate) fn visit_keys(columns: &[Column<'_>], mut visit: impl FnMut(Option<&[u8]>)) {
     let mut text = itoa::Buffer::new();
     if let [column] = columns {
-        return column
-            .values()
-            .map(|(values, index)| values.get(index, &mut text).map(|bytes| secret.digest(bytes)))
-            .collect();
+        column.values().for_each(|(values, index)| visit(values.get(index, &mut text)));
+        return;
     }
     let mut walks: Vec<_> = columns.iter().map(Column::values).collect();
     let events = columns.first().map_or(0, Column::len);
     let mut key = Vec::new();
-    let mut ends = Vec::new();
-    let mut scratch = Vec::new();
-    let mut digests = Vec::with_capacity(events);
     for _ in 0..events {
         key.clear();
-        ends.clear();
+        let mut parts = 0;
         for (values, index) in walks.iter_mut().filter_map(Iterator::next) {
             let Some(value) = values.get(index, &mut text) else { continue };
-            key.extend_from_slice(value);
-            ends.push(key.len());
+            append_part(value, &mut key);
+            parts += 1;
         }
-        let starts = std::iter::once(0).chain(ends.iter().copied());
-        let parts = starts.zip(&ends).map(|(start, end)| &key[start..*end]);
-        let is_whole = ends.len() == columns.len();
-        digests.push(is_whole.then(|| secret.digest_parts(parts, &mut scratch)));
+        visit((parts == columns.len()).then_some(key.as_slice()));
     }
-    digests
 }
 
 /// Values of one chunk, by the type of the array.

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 
 use firstseen_embedded::{Access, Judge, Lock, LockError, StateError, StateFile, StateHeader, can_contain, save};
+use firstseen_filter::Digest;
 use firstseen_filter::snapshot::{self, SnapshotError, UnverifiedSnapshot};
 use firstseen_routing::{Answer, SlicedBuildError, SlicedDefinition, SlicedFilter};
 use thiserror::Error;
@@ -120,13 +121,13 @@ impl Engine {
     }
 
     /// Judges a batch.
-    pub(crate) fn judged(&mut self, access: Access, batch: Batch, present_ms: u64) -> Vec<u8> {
+    pub(crate) fn judged(&mut self, access: Access, batch: Batch<Digest>, present_ms: u64) -> Vec<u8> {
         if access == Access::Lookup {
             self.judge.begin_lookups();
         }
         self.judge.filter_mut().show_present_ms(present_ms);
-        let mut answers = vec![Answer::Undecided; batch.digests().len()];
-        self.judge.answer(access, batch.digests(), batch.times_ms(), &mut answers);
+        let mut answers = vec![Answer::Undecided; batch.keys().len()];
+        self.judge.answer(access, batch.keys(), batch.times_ms(), &mut answers);
         let codes = batch.with(answers.into_iter().map(code::of));
         if access == Access::Observe {
             self.count(&codes);

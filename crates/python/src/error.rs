@@ -26,6 +26,11 @@ pub(crate) fn state(py: Python<'_>, error: &dyn std::error::Error) -> PyErr {
     exception(py, "StateError", &text, None)
 }
 
+/// A cluster cannot be reached, or refuses a call.
+pub(crate) fn cluster(py: Python<'_>, error: &dyn Display) -> PyErr {
+    exception(py, "ClusterError", &error.to_string(), None)
+}
+
 /// An event could not be judged. `codes` are the verdicts on all events of the call.
 pub(crate) fn undecided(py: Python<'_>, message: &str, codes: &Bound<'_, PyAny>, is_full: bool) -> PyErr {
     exception(py, if is_full { "FilterFull" } else { "UndecidedError" }, message, Some(codes))

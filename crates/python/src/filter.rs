@@ -2,18 +2,19 @@
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use firstseen_embedded::{Access, StateHeader, drawn_seed};
 use firstseen_filter::{Digest, FilterSecret};
-use pyo3::exceptions::{PyFileNotFoundError, PyValueError};
+use pyo3::exceptions::PyFileNotFoundError;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::batch::Batch;
 use crate::engine::{Counts, Engine};
+use crate::moment::present_ms;
 use crate::settings::Settings;
 use crate::times::Times;
+use crate::verdicts::{Unjudged, mask, numbers, undecided, verdict};
 use crate::{code, error, keys};
 
 /// Key of a filter whose caller names none, as `firstseen dedup` writes it into a state for whole records.
@@ -48,29 +49,6 @@ pub(crate) struct Filter {
     engine: Mutex<Engine>,
 }
 
-/// What a call does with events that cannot be judged.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Unjudged {
-    Pass,
-    Drop,
-    Fail,
-}
-
-impl Unjudged {
-    fn named(name: &str) -> PyResult<Self> {
-        match name {
-            "pass" => Ok(Self::Pass),
-            "drop" => Ok(Self::Drop),
-            "fail" => Ok(Self::Fail),
-            other => Err(PyValueError::new_err(format!("unjudged: `{other}` must be pass, drop or fail"))),
-        }
-    }
-}
-
-fn present_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_millis() as u64)
-}
-
 impl Filter {
     fn of(engine: Engine) -> Self {
         let secret = FilterSecret::from_seed(engine.header().seed);
@@ -94,10 +72,7 @@ impl Filter {
             let batch = Batch::new(digests, times, now_ms, self.needs_time)?;
             Some(engine.judged(access, batch, present_ms))
         });
-        judged.ok_or_else(|| {
-            let times = times.events().unwrap_or(0);
-            PyValueError::new_err(format!("at: there are {times} times for {events} events"))
-        })
+        judged.ok_or_else(|| times.wrong_length(events))
     }
 
     fn judged_one(&self, access: Access, key: &Bound<'_, PyAny>, at: Option<&Bound<'_, PyAny>>) -> PyResult<u8> {
@@ -384,46 +359,4 @@ impl Stats {
 /// Returns the names of fields as `firstseen dedup` writes them into the header of a state.
 fn joined_names(names: &[String]) -> String {
     names.iter().map(|name| name.replace(',', "\\,")).collect::<Vec<_>>().join(",")
-}
-
-/// Returns the verdict with this number.
-fn verdict(py: Python<'_>, code: u8) -> PyResult<Bound<'_, PyAny>> {
-    py.import("firstseen._verdict")?.getattr("Verdict")?.call1((code,))
-}
-
-/// Returns which events are passed on.
-fn mask<'py>(py: Python<'py>, codes: &[u8], unjudged: Unjudged) -> PyResult<Bound<'py, PyAny>> {
-    if unjudged == Unjudged::Fail
-        && let Some((event, code)) = codes.iter().enumerate().find(|(_, code)| **code > code::FIRST_SEEN)
-    {
-        return Err(undecided(py, *code, event, codes));
-    }
-    let passed = u8::from(unjudged == Unjudged::Pass);
-    let mask: Vec<u8> = codes.iter().map(|code| if *code > code::FIRST_SEEN { passed } else { *code }).collect();
-    numbers(py, &mask, "bool")
-}
-
-/// Returns numbers as an array of numpy, or as a list if numpy is not installed.
-fn numbers<'py>(py: Python<'py>, numbers: &[u8], dtype: &str) -> PyResult<Bound<'py, PyAny>> {
-    let Ok(numpy) = py.import("numpy") else {
-        let all = match dtype {
-            "bool" => PyList::new(py, numbers.iter().map(|number| *number != 0))?,
-            _ => PyList::new(py, numbers)?,
-        };
-        return Ok(all.into_any());
-    };
-    let bytes = PyByteArray::new(py, numbers);
-    numpy.call_method1("frombuffer", (bytes, dtype))
-}
-
-/// Returns the error about an event that cannot be judged. `codes` are the verdicts on all events of the call.
-fn undecided(py: Python<'_>, code: u8, event: usize, codes: &[u8]) -> PyErr {
-    let described = verdict(py, code).and_then(|verdict| verdict.getattr("reason")?.extract::<String>());
-    let verdicts = numbers(py, codes, "uint8");
-    match (described, verdicts) {
-        (Ok(reason), Ok(verdicts)) => {
-            error::undecided(py, &format!("event {event} cannot be judged: {reason}"), &verdicts, code == code::FULL)
-        }
-        (Err(error), _) | (_, Err(error)) => error,
-    }
 }

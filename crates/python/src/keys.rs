@@ -1,7 +1,9 @@
 //! Keys of events. A key of one part is hashed as its bytes, and a key of several parts as `docs/reference/hashing.md`
 //! describes.
 
-use firstseen_filter::{Digest, FilterSecret};
+use std::ops::Range;
+
+use firstseen_filter::{Digest, FilterSecret, append_part};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyString, PyTuple};
@@ -11,33 +13,84 @@ use crate::missing::is_missing;
 
 /// Hashes the key of one event. A tuple is a key of several parts.
 pub(crate) fn digest(secret: &FilterSecret, key: &Bound<'_, PyAny>) -> PyResult<Option<Digest>> {
-    let Ok(parts) = key.cast::<PyTuple>() else {
-        return with_bytes(key, |bytes| secret.digest(bytes));
-    };
-    let mut values: Vec<Vec<u8>> = Vec::with_capacity(parts.len());
-    for part in parts {
-        let Some(value) = with_bytes(&part, <[u8]>::to_vec)? else { return Ok(None) };
-        values.push(value);
-    }
-    match values.as_slice() {
-        [] => Err(PyValueError::new_err("a key cannot be an empty tuple")),
-        [value] => Ok(Some(secret.digest(value))),
-        values => Ok(Some(secret.digest_parts(values.iter().map(Vec::as_slice), &mut Vec::new()))),
-    }
+    with_key(key, |bytes| secret.digest(bytes))
 }
 
 /// Hashes the keys of a batch. With several columns, the key of an event consists of its values in all columns, in
 /// order. An event without a key has no digest.
 pub(crate) fn digests(secret: &FilterSecret, columns: &[Bound<'_, PyAny>]) -> PyResult<Vec<Option<Digest>>> {
-    let [column] = columns else { return digests_of_parts(secret, columns) };
-    if let Some(array) = arrow::array(column)? {
-        let columns = [Column::new(&array)?];
-        return Ok(column.py().detach(|| arrow::digests(secret, &columns)));
-    }
-    events(column)?.map(|key| digest(secret, &key?)).collect()
+    let mut digests = Vec::new();
+    visit_keys(columns, |key| digests.push(key.map(|bytes| secret.digest(bytes))))?;
+    Ok(digests)
 }
 
-fn digests_of_parts(secret: &FilterSecret, columns: &[Bound<'_, PyAny>]) -> PyResult<Vec<Option<Digest>>> {
+/// Keys of the events of a call, as the bytes that a filter hashes.
+#[derive(Default)]
+pub(crate) struct KeyBytes {
+    bytes: Vec<u8>,
+    /// Where the key of each event is in `bytes`. An event without a key has no place.
+    places: Vec<Option<Range<usize>>>,
+}
+
+impl KeyBytes {
+    /// Reads the key of one event. A tuple is a key of several parts.
+    pub(crate) fn of_one(key: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let mut keys = Self::default();
+        if with_key(key, |bytes| keys.push(Some(bytes)))?.is_none() {
+            keys.push(None);
+        }
+        Ok(keys)
+    }
+
+    /// Reads the keys of a batch, as [`digests`] does.
+    pub(crate) fn of_batch(columns: &[Bound<'_, PyAny>]) -> PyResult<Self> {
+        let mut keys = Self::default();
+        visit_keys(columns, |key| keys.push(key))?;
+        Ok(keys)
+    }
+
+    /// Returns the number of events.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Returns the bytes of all keys, and takes the places of the keys in these bytes.
+    pub(crate) fn take_places(&mut self) -> Vec<Option<Range<usize>>> {
+        std::mem::take(&mut self.places)
+    }
+
+    /// Returns the bytes of all keys.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    fn push(&mut self, key: Option<&[u8]>) {
+        let place = key.map(|key| {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(key);
+            start..self.bytes.len()
+        });
+        self.places.push(place);
+    }
+}
+
+/// Calls `visit` with the bytes of the key of each event, in order. `None` means that the event has no key.
+fn visit_keys(columns: &[Bound<'_, PyAny>], mut visit: impl FnMut(Option<&[u8]>) + Send) -> PyResult<()> {
+    let [column] = columns else { return visit_keys_of_parts(columns, visit) };
+    if let Some(array) = arrow::array(column)? {
+        let columns = [Column::new(&array)?];
+        column.py().detach(|| arrow::visit_keys(&columns, visit));
+        return Ok(());
+    }
+    for key in events(column)? {
+        if with_key(&key?, |bytes| visit(Some(bytes)))?.is_none() {
+            visit(None);
+        }
+    }
+    Ok(())
+}
+
+fn visit_keys_of_parts(columns: &[Bound<'_, PyAny>], mut visit: impl FnMut(Option<&[u8]>) + Send) -> PyResult<()> {
     let Some(first) = columns.first() else {
         return Err(PyTypeError::new_err("a batch needs at least one column of keys"));
     };
@@ -46,12 +99,42 @@ fn digests_of_parts(secret: &FilterSecret, columns: &[Bound<'_, PyAny>]) -> PyRe
     let arrays = columns.iter().map(Values::array).collect::<Option<Vec<&Chunks>>>();
     if let Some(arrays) = arrays {
         let columns = arrays.into_iter().map(Column::new).collect::<PyResult<Vec<_>>>()?;
-        return Ok(first.py().detach(|| arrow::digests(secret, &columns)));
+        first.py().detach(|| arrow::visit_keys(&columns, visit));
+        return Ok(());
     }
     let columns = columns.iter().map(Values::bytes).collect::<PyResult<Vec<_>>>()?;
     let events = columns.first().map_or(0, Vec::len);
-    let mut scratch = Vec::new();
-    Ok((0..events).map(|event| joined(secret, &columns, event, &mut scratch)).collect())
+    let mut key = Vec::new();
+    for event in 0..events {
+        key.clear();
+        let is_whole = columns.iter().all(|column| append_value(column, event, &mut key));
+        visit(is_whole.then_some(key.as_slice()));
+    }
+    Ok(())
+}
+
+/// Appends the value of an event in a column to the key of the event. Returns whether the event has a value there.
+fn append_value(column: &[Option<Vec<u8>>], event: usize, key: &mut Vec<u8>) -> bool {
+    let Some(value) = column.get(event).and_then(Option::as_deref) else { return false };
+    append_part(value, key);
+    true
+}
+
+/// Calls `work` with the bytes of the key of one event. `None` means that the event has no key.
+fn with_key<T>(key: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> T) -> PyResult<Option<T>> {
+    let Ok(parts) = key.cast::<PyTuple>() else { return with_bytes(key, work) };
+    match parts.len() {
+        0 => return Err(PyValueError::new_err("a key cannot be an empty tuple")),
+        1 => return with_bytes(&parts.get_item(0)?, work),
+        _ => {}
+    }
+    let mut joined = Vec::new();
+    for part in parts {
+        if with_bytes(&part, |bytes| append_part(bytes, &mut joined))?.is_none() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(work(&joined)))
 }
 
 /// Values of a column of keys, or of one of several columns.
@@ -91,17 +174,6 @@ impl Values {
             Self::Bytes(values) => Ok(values.clone()),
         }
     }
-}
-
-/// Hashes the key that consists of the values of an event in all columns. An event that lacks one has no key.
-fn joined(
-    secret: &FilterSecret,
-    columns: &[Vec<Option<Vec<u8>>>],
-    event: usize,
-    scratch: &mut Vec<u8>,
-) -> Option<Digest> {
-    let parts = columns.iter().map(|column| column[event].as_deref()).collect::<Option<Vec<&[u8]>>>()?;
-    Some(secret.digest_parts(parts, scratch))
 }
 
 fn check_lengths(mut lengths: impl Iterator<Item = usize>) -> PyResult<()> {

@@ -1,5 +1,5 @@
-//! The Python package `firstseen`: filters in the process of a Python program. They give the same answers as the command
-//! `firstseen dedup`, and read and write the same files.
+//! The Python package `firstseen`: filters in the process of a Python program, and filters of a cluster. They give the
+//! same answers as the command `firstseen dedup`, and read and write the same files.
 //!
 //! A batch passes through these modules:
 //!
@@ -8,20 +8,28 @@
 //! 3. `engine` judges the others, while other Python threads run.
 //! 4. `filter` returns the verdicts as Python objects.
 //!
+//! The class `Filter` keeps its events in the process. For filters of a cluster, `session` sends the events to the nodes
+//! in place of steps 3 and 4, and `bridge` lets a thread or an asyncio task of the Python program wait for the answer.
+//!
 //! The Python files of the package are in `python/firstseen`.
 
 mod arrow;
 mod batch;
+mod bridge;
 mod code;
+mod connection;
 mod engine;
 mod error;
 mod filter;
+mod grant;
 mod keys;
 mod missing;
 mod moment;
 mod plan;
+mod session;
 mod settings;
 mod times;
+mod verdicts;
 
 use pyo3::prelude::*;
 
@@ -31,7 +39,13 @@ mod _firstseen {
     #[pymodule_export]
     use crate::filter::Filter;
     #[pymodule_export]
+    use crate::grant::Grant;
+    #[pymodule_export]
     use crate::plan::plan;
+    #[pymodule_export]
+    use crate::session::Session;
+    #[pymodule_export]
+    use crate::session::connect;
 
     /// Version of the package.
     #[pymodule_export]

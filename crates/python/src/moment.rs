@@ -1,11 +1,18 @@
 //! Times as milliseconds since 1970.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 const MS_PER_S: f64 = 1_000.0;
 /// Numbers from here on are taken for milliseconds, as `firstseen dedup` does: they are times after the year 5138.
 const SECONDS_MAX: f64 = 1e11;
+
+/// Returns the present time, in milliseconds since 1970.
+pub(crate) fn present_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_millis() as u64)
+}
 
 /// Returns a time that is given in seconds since 1970. NaN means that the time is missing.
 pub(crate) fn of_seconds(seconds: f64) -> PyResult<Option<u64>> {

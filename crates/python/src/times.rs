@@ -27,6 +27,12 @@ impl Times {
         }
     }
 
+    /// Returns the error about a call with this number of events, for which there are not as many times.
+    pub(crate) fn wrong_length(&self, events: usize) -> PyErr {
+        let times = self.events().unwrap_or(0);
+        PyValueError::new_err(format!("at: there are {times} times for {events} events"))
+    }
+
     /// Returns the time of an event.
     pub(crate) fn of(&self, event: usize, now_ms: u64) -> Option<u64> {
         match self {

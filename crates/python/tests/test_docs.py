@@ -2,6 +2,7 @@
 
 import doctest
 import inspect
+import os
 import pathlib
 import re
 
@@ -15,12 +16,12 @@ def documented():
         "firstseen": firstseen,
         "dedup": firstseen.dedup,
         "plan": firstseen.plan,
-        "Verdict": firstseen.Verdict,
-        "Filter": firstseen.Filter,
+        "connect": firstseen.connect,
     }
-    objects |= {
-        f"Filter.{name}": getattr(firstseen.Filter, name) for name in vars(firstseen.Filter) if not name.startswith("_")
-    }
+    for kind in (firstseen.Filter, firstseen.ClusterFilter, firstseen.Claim, firstseen.Verdict):
+        objects[kind.__name__] = kind
+        members = {name: getattr(kind, name) for name in vars(kind) if not name.startswith("_")}
+        objects |= {f"{kind.__name__}.{name}": member for name, member in members.items() if not name.isupper()}
     return objects
 
 
@@ -38,12 +39,21 @@ PAGES = ["docs/how-to/python.md", "crates/python/README.md"]
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch):
+def test_the_blocks_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, request):
+    """Blocks that need a cluster run if FIRSTSEEN_BINARY names the command, with the filters that the page creates."""
     monkeypatch.chdir(tmp_path)
     text = (ROOT / page).read_text()
     blocks = re.findall(r"^(<!-- not run: [^\n]*-->\n)?```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     run = [block for not_run, block in blocks if not not_run]
     assert run
+    if "127.0.0.1" in text and os.environ.get("FIRSTSEEN_BINARY"):
+        cluster = request.getfixturevalue("cluster_of_3")
+        for flags in re.findall(r"^firstseen (filter create .*)$", text, re.MULTILINE):
+            cluster.command(*flags.replace("127.0.0.1:PORT", cluster.address).split())
+        addresses = dict(zip(["127.0.0.1:7001", "127.0.0.1:7002"], cluster.addresses, strict=False))
+        run = [re.sub(r"127\.0\.0\.1:\d+", lambda found: addresses[found[0]], block) for block in run]
+    else:
+        run = [block for block in run if "shared" not in block]
     names = {}
     for block in run:
         exec(compile(block, page, "exec"), names)

@@ -14,22 +14,38 @@ False
 True
 >>> list(map(bool, clicks.observe_batch(["click-1", "click-2", "click-2"])))
 [False, True, False]
+
+Several programs share a filter of a cluster (:func:`firstseen.connect`).
 """
 
-from firstseen._errors import DefinitionError, Error, FilterFull, StateError, UndecidedError
+from firstseen._cluster import Claim, ClusterFilter, connect
+from firstseen._errors import (
+    ClusterError,
+    DefinitionError,
+    Error,
+    FilterFull,
+    LeaseLostError,
+    StateError,
+    UndecidedError,
+)
 from firstseen._firstseen import Filter, __version__, plan
 from firstseen._frames import dedup
 from firstseen._verdict import Verdict
 
 __all__ = [
+    "Claim",
+    "ClusterError",
+    "ClusterFilter",
     "DefinitionError",
     "Error",
     "Filter",
     "FilterFull",
+    "LeaseLostError",
     "StateError",
     "UndecidedError",
     "Verdict",
     "__version__",
+    "connect",
     "dedup",
     "plan",
 ]

@@ -17,6 +17,14 @@ class StateError(Error):
     """A saved filter cannot be read or written. The message names the file and the reason."""
 
 
+class ClusterError(Error):
+    """A cluster cannot be reached, or refuses a call. No event of the call was recorded."""
+
+
+class LeaseLostError(Error):
+    """A claim cannot be confirmed or released, because the caller does not hold the event."""
+
+
 class UndecidedError(Error):
     """An event could not be judged, although the caller asked for a verdict on every event.
 

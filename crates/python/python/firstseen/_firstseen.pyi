@@ -1,11 +1,12 @@
+from asyncio import AbstractEventLoop
 from collections.abc import Sequence
 from os import PathLike
 from typing import Any, Literal, final
 
-from firstseen._types import Column, Key, Kind, Plan, Stats, Time, Unjudged
+from firstseen._types import ClusterInfo, Column, Key, Kind, Plan, Stats, Time, Unjudged
 from firstseen._verdict import Verdict
 
-__all__ = ["Filter", "__version__", "plan"]
+__all__ = ["Filter", "Grant", "Session", "__version__", "connect", "plan"]
 __version__: str
 
 def plan(
@@ -54,3 +55,60 @@ class Filter:
     def seed(self) -> int: ...
     @property
     def key(self) -> str: ...
+
+def connect(
+    addresses: Sequence[str],
+    filter: str,
+    *,
+    site: str | None,
+    tls_ca: str | PathLike[str] | None,
+    tls_cert: str | PathLike[str] | None,
+    tls_key: str | PathLike[str] | None,
+    token_file: str | PathLike[str] | None,
+    timeout_s: float,
+    calls_in_flight_max: int,
+    event_loop: AbstractEventLoop | None = None,
+) -> Any: ...
+
+@final
+class Grant:
+    @property
+    def fence(self) -> bytes: ...
+    @property
+    def left_s(self) -> float: ...
+    def keep(self) -> None: ...
+    def release_later(self) -> None: ...
+
+@final
+class Session:
+    def judge(
+        self, key: Key, at: Time | None, is_recorded: bool, event_loop: AbstractEventLoop | None = None
+    ) -> Any: ...
+    def judge_batch(
+        self,
+        keys: tuple[Column, ...],
+        at: Column | Time | None,
+        is_recorded: bool,
+        unjudged: Unjudged | None,
+        event_loop: AbstractEventLoop | None = None,
+    ) -> Any: ...
+    def claim(
+        self,
+        keys: tuple[Column, ...],
+        at: Column | Time | None,
+        lease_s: float,
+        event_loop: AbstractEventLoop | None = None,
+    ) -> Any: ...
+    def settle(
+        self, grants: Sequence[Grant], is_confirmed: bool, event_loop: AbstractEventLoop | None = None
+    ) -> Any: ...
+    def settle_fences(
+        self,
+        keys: tuple[Column, ...],
+        fences: Sequence[bytes],
+        at: Column | Time | None,
+        is_confirmed: bool,
+        event_loop: AbstractEventLoop | None = None,
+    ) -> Any: ...
+    def info(self) -> ClusterInfo: ...
+    def close(self, within_s: float, event_loop: AbstractEventLoop | None = None) -> Any: ...

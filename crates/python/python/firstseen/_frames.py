@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from firstseen._firstseen import Filter
 
 if TYPE_CHECKING:
+    from firstseen._cluster import ClusterFilter
     from firstseen._types import Unjudged
 
 Frame = TypeVar("Frame")
@@ -17,7 +18,7 @@ def dedup(
     batches: Iterable[Frame],
     *,
     on: str | Sequence[str],
-    filter: Filter,
+    filter: Filter | ClusterFilter,
     at: str | None = None,
     unjudged: Unjudged = "pass",
 ) -> Iterator[Frame]:

@@ -41,3 +41,17 @@ class Stats(TypedDict):
     first_seen: int
     duplicates: int
     undecided: int
+
+
+class ClusterInfo(TypedDict):
+    """Properties of a filter of a cluster."""
+
+    name: str
+    kind: str
+    window: str
+    capacity: int | None
+    fpr: float
+    #: Whether every event needs a time. Otherwise, times are ignored.
+    needs_times: bool
+    #: Longest lease of a claim in seconds, or ``None`` if events cannot be claimed.
+    lease_max: float | None

@@ -9,6 +9,7 @@
 //! - `records <- http-endpoint`
 //! - `filter <- records`
 //! - `routing <- embedded <- python`
+//! - `client <- python`
 //! - `routing <- mesh <- eval`
 //! - `picture <- eval`
 //!
@@ -26,7 +27,7 @@ const ALLOWED: [(&str, &[&str]); 22] = [
     ("filter", &[]),
     ("routing", &["firstseen-filter"]),
     ("embedded", &["firstseen-filter", "firstseen-routing"]),
-    ("python", &["firstseen-filter", "firstseen-routing", "firstseen-embedded"]),
+    ("python", &["firstseen-filter", "firstseen-routing", "firstseen-embedded", "firstseen-client"]),
     ("records", &["firstseen-filter"]),
     ("resp", &[]),
     ("journal", &["firstseen-filter", "firstseen-routing"]),
