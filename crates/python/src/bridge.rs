@@ -52,9 +52,11 @@ impl Bridge {
         if let Some(Started { bridge, .. }) = started.as_ref().filter(|started| !started.bridge.is_forked()) {
             return Ok(bridge.clone());
         }
-        let new = Started::new().map_err(|cause| {
+        let ending = Ending { has_ended: Arc::default(), process_id: process::id() };
+        let new = Started::new(ending.has_ended.clone()).map_err(|cause| {
             error::cluster(py, &format!("the threads that serve connections cannot be started: {cause}"))
         })?;
+        py.import("atexit")?.call_method1("register", (ending,))?;
         let bridge = new.bridge.clone();
         if let Some(Started { runtime, .. }) = started.replace(new) {
             // Its threads exist only in the parent process, so waiting for them would never end.
@@ -173,11 +175,11 @@ impl Bridge {
 const ENDED: &str = "the call ended without an answer, which is a bug of firstseen: please report it";
 
 impl Started {
-    fn new() -> std::io::Result<Self> {
+    fn new(has_ended: Arc<Mutex<bool>>) -> std::io::Result<Self> {
         let runtime =
             Builder::new_multi_thread().worker_threads(1).thread_name("firstseen-client").enable_all().build()?;
         let (completions, jobs) = mpsc::channel();
-        thread::Builder::new().name("firstseen-asyncio".to_owned()).spawn(move || complete(&jobs))?;
+        thread::Builder::new().name("firstseen-asyncio".to_owned()).spawn(move || complete(&jobs, &has_ended))?;
         let bridge = Bridge { handle: runtime.handle().clone(), completions, process_id: process::id() };
         Ok(Self { bridge, runtime })
     }
@@ -185,8 +187,12 @@ impl Started {
 
 /// Hands results over to event loops until the interpreter ends. Results that are ready at the same time are handed over
 /// together, because taking Python's lock can take milliseconds.
-fn complete(jobs: &Receiver<Completion>) {
+fn complete(jobs: &Receiver<Completion>, has_ended: &Mutex<bool>) {
     while let Ok(first) = jobs.recv() {
+        let has_ended = has_ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if *has_ended {
+            return;
+        }
         let is_attached = Python::try_attach(|py| {
             first(py);
             jobs.try_iter().for_each(|job| job(py));
@@ -219,13 +225,36 @@ struct Reply {
 
 impl Reply {
     fn settle(self, py: Python<'_>, result: PyResult<Py<PyAny>>) {
-        let (value, error) = match result {
-            Ok(value) => (value, py.None()),
-            Err(error) => (py.None(), error.into_value(py).into_any()),
+        let is_done = self.future.call_method0(py, "done").and_then(|done| done.is_truthy(py));
+        if is_done.unwrap_or(false) {
+            // The caller was cancelled. Dropping the result now releases claims even if the loop is busy.
+            return;
+        }
+        let call = match result {
+            Ok(value) => (self.settle, self.future, value, py.None()),
+            Err(error) => (self.settle, self.future, py.None(), error.into_value(py).into_any()),
         };
-        let call = (self.settle, self.future, value, error);
         // Fails if the loop is closed. Nobody waits for the result then, and dropping it releases claims.
         let _ = self.event_loop.call_method1(py, "call_soon_threadsafe", call);
+    }
+}
+
+/// Callback at the end of the interpreter. After it, no thread of this module takes Python's lock, because a thread that
+/// takes the lock while the interpreter is torn down can crash the process.
+#[pyclass(frozen)]
+struct Ending {
+    /// Locked while results are handed over.
+    has_ended: Arc<Mutex<bool>>,
+    process_id: u32,
+}
+
+#[pymethods]
+impl Ending {
+    fn __call__(&self, py: Python<'_>) {
+        // In a forked process, a thread of the parent process may hold the lock for ever.
+        if self.process_id == process::id() {
+            py.detach(|| *self.has_ended.lock().unwrap_or_else(PoisonError::into_inner) = true);
+        }
     }
 }
 

@@ -17,11 +17,15 @@ def documented():
         "dedup": firstseen.dedup,
         "plan": firstseen.plan,
         "connect": firstseen.connect,
+        "aio": firstseen.aio,
+        "aio.connect": firstseen.aio.connect,
     }
-    for kind in (firstseen.Filter, firstseen.ClusterFilter, firstseen.Claim, firstseen.Verdict):
-        objects[kind.__name__] = kind
+    kinds = [firstseen.Filter, firstseen.ClusterFilter, firstseen.Claim, firstseen.Verdict]
+    for kind in [*kinds, firstseen.aio.ClusterFilter, firstseen.aio.Claim]:
+        place = f"{kind.__module__}.{kind.__name__}"
+        objects[place] = kind
         members = {name: getattr(kind, name) for name in vars(kind) if not name.startswith("_")}
-        objects |= {f"{kind.__name__}.{name}": member for name, member in members.items() if not name.isupper()}
+        objects |= {f"{place}.{name}": member for name, member in members.items() if not name.isupper()}
     return objects
 
 

@@ -15,9 +15,10 @@ True
 >>> list(map(bool, clicks.observe_batch(["click-1", "click-2", "click-2"])))
 [False, True, False]
 
-Several programs share a filter of a cluster (:func:`firstseen.connect`).
+Several programs share a filter of a cluster (:func:`firstseen.connect`, and :mod:`firstseen.aio` for asyncio).
 """
 
+from firstseen import aio
 from firstseen._cluster import Claim, ClusterFilter, connect
 from firstseen._errors import (
     ClusterError,
@@ -45,6 +46,7 @@ __all__ = [
     "UndecidedError",
     "Verdict",
     "__version__",
+    "aio",
     "connect",
     "dedup",
     "plan",
