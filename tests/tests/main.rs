@@ -15,6 +15,7 @@ mod checkpoints;
 mod claimed;
 mod clock_ahead;
 mod cluster;
+mod columns;
 mod console;
 mod consumers;
 mod continued;

@@ -108,6 +108,15 @@ fn advice(error: &anyhow::Error) -> &'static str {
     error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()).map_or("", file_advice)
 }
 
+/// Returns the error of a file of rows. Errors of the operating system keep their type, because advice depends on it.
+#[cfg(feature = "parquet")]
+pub(crate) fn file_error(error: firstseen_columns::FileError) -> anyhow::Error {
+    match error {
+        firstseen_columns::FileError::Io(error) => error.into(),
+        error => error.into(),
+    }
+}
+
 /// Returns what the user can do about an error of a file, as the end of a message. The text is empty for other kinds of
 /// errors.
 pub(crate) fn file_advice(error: &io::Error) -> &'static str {

@@ -48,6 +48,7 @@ pub mod exit;
 #[cfg(feature = "full")]
 pub mod filter;
 pub mod flags;
+pub(crate) mod form;
 #[cfg(feature = "full")]
 pub mod full;
 pub mod input;

@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyString, PyTuple};
 
-use crate::arrow::{self, Chunks, Column};
+use crate::arrow::{self, Chunks};
 use crate::missing::is_missing;
 
 /// Hashes the key of one event. A tuple is a key of several parts.
@@ -78,8 +78,8 @@ impl KeyBytes {
 fn visit_keys(columns: &[Bound<'_, PyAny>], mut visit: impl FnMut(Option<&[u8]>) + Send) -> PyResult<()> {
     let [column] = columns else { return visit_keys_of_parts(columns, visit) };
     if let Some(array) = arrow::array(column)? {
-        let columns = [Column::new(&array)?];
-        column.py().detach(|| arrow::visit_keys(&columns, visit));
+        let columns = [arrow::column(&array)?];
+        column.py().detach(|| firstseen_columns::visit_keys(&columns, visit));
         return Ok(());
     }
     for key in events(column)? {
@@ -98,8 +98,8 @@ fn visit_keys_of_parts(columns: &[Bound<'_, PyAny>], mut visit: impl FnMut(Optio
     check_lengths(columns.iter().map(Values::len))?;
     let arrays = columns.iter().map(Values::array).collect::<Option<Vec<&Chunks>>>();
     if let Some(arrays) = arrays {
-        let columns = arrays.into_iter().map(Column::new).collect::<PyResult<Vec<_>>>()?;
-        first.py().detach(|| arrow::visit_keys(&columns, visit));
+        let columns = arrays.into_iter().map(arrow::column).collect::<PyResult<Vec<_>>>()?;
+        first.py().detach(|| firstseen_columns::visit_keys(&columns, visit));
         return Ok(());
     }
     let columns = columns.iter().map(Values::bytes).collect::<PyResult<Vec<_>>>()?;
@@ -170,7 +170,7 @@ impl Values {
 
     fn bytes(&self) -> PyResult<Vec<Option<Vec<u8>>>> {
         match self {
-            Self::Array(array) => Ok(Column::new(array)?.bytes()),
+            Self::Array(array) => Ok(arrow::column(array)?.to_bytes()),
             Self::Bytes(values) => Ok(values.clone()),
         }
     }

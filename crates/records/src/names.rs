@@ -70,7 +70,7 @@ pub fn nearest_name<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> O
 }
 
 /// Returns the names for an error message. A long list is shortened.
-pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
+pub fn listed(names: &[impl AsRef<str>]) -> String {
     let mut list = names.iter().take(NAMES_LISTED).map(|name| printable(name.as_ref())).collect::<Vec<_>>().join(", ");
     if let Some(more) = names.len().checked_sub(NAMES_LISTED).filter(|&more| more > 0) {
         list.push_str(&format!(" and {more} more"));

@@ -110,8 +110,8 @@ impl ParsedBlock {
         self.is_rest
     }
 
-    /// Returns the error that ended parsing within this block, if any. Parsing ends early if a record has no key and the
-    /// configuration asks to stop in that case ([`EmptyKey::Fail`](crate::EmptyKey::Fail)). This `ParsedBlock` then
+    /// Returns the error that ended parsing within this block, if any. Parsing ends early if a record has no key and
+    /// the configuration asks to stop in that case ([`EmptyKey::Fail`](crate::EmptyKey::Fail)). This `ParsedBlock` then
     /// contains the records before that record, but neither that record nor the records after it.
     pub fn refusal(&self) -> Option<&ConfigError> {
         self.refusal.as_ref()
@@ -239,6 +239,16 @@ impl ParsedBlock {
         }
         self.digests.push(digest);
         self.spans.push(span);
+    }
+
+    /// Sets the value of the source field of the event that was appended last. If the configuration names a source
+    /// field, the function must be called for each event.
+    pub fn push_source(&mut self, value: Option<&[u8]>) {
+        let start = self.source_bytes.len();
+        self.source_bytes.extend_from_slice(value.unwrap_or_default());
+        // A value beyond 4 GiB of values in one block counts as missing.
+        let range = u32::try_from(start).ok().zip(u32::try_from(self.source_bytes.len()).ok());
+        self.sources.push(value.and(range).map(|(start, end)| start..end));
     }
 
     /// Appends a record that is not an event.

@@ -21,7 +21,7 @@ pub fn printable(text: &str) -> String {
 
 /// Returns the value of a field in a form that is safe to print within a message. Bytes that are not UTF-8 are
 /// replaced. The text is cut earlier than by [`printable`], so that the message stays short.
-pub(crate) fn printable_value(value: &[u8]) -> String {
+pub fn printable_value(value: &[u8]) -> String {
     // A character takes at most four bytes. One more character than the limit is needed to see that the text must be
     // cut.
     let shown = &value[..value.len().min(4 * (VALUE_LETTERS_MAX + 1))];

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use firstseen_filter::FilterSecret;
-use firstseen_records::{Block, RecordParser};
 use jiff::Timestamp;
 
 use super::DedupArgs;
@@ -15,9 +14,13 @@ use super::setup::{self, Setup};
 use super::tally::Tally;
 use super::verdicts::Verdicts;
 use crate::driver::{Driver, Outputs, Prepared};
+#[cfg(feature = "parquet")]
+use crate::form::columns::Columns;
+use crate::form::text::Text;
+use crate::form::{Form, Reading};
 use crate::input::Times;
 use crate::input::queue::Queue;
-use crate::output::{Earlier, FileOutput};
+use crate::output::{Earlier, Output, Target};
 use crate::report::{Counts, Report};
 use crate::terminal::stop::Stop;
 use crate::unjudged::UnjudgedArg;
@@ -30,28 +33,38 @@ use crate::unjudged::gate::Gate;
 /// Returns the errors that end the command. Output files then end with a complete record. The state is saved only if
 /// all records were written.
 pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
-    let DedupArgs { input, output, run, cluster, .. } = args;
+    let DedupArgs { input, output, run, .. } = args;
     let files = [&output.out, &output.duplicates, &output.uncertain];
-    let mut prepared = Prepared::new(input, run, &files, output.out.is_none())?;
-    if !cluster.cluster.is_empty() {
-        return run_over_cluster(args, prepared);
+    let prepared = Prepared::new(input, run, &files, output.out.is_none())?;
+    #[cfg(feature = "parquet")]
+    if let Some(format) = input.columns() {
+        return run_in(Columns::open(input, format)?, args, prepared);
     }
-    let Setup { decider, parser, times, secret } = setup::here(args, &args.filter)?;
+    run_in(Text, args, prepared)
+}
+
+/// Runs with records of this form.
+fn run_in<F: Form>(form: F, args: &DedupArgs, mut prepared: Prepared) -> anyhow::Result<ExitCode> {
+    if !args.cluster.cluster.is_empty() {
+        return run_over_cluster(form, args, prepared);
+    }
+    let key = form.key_identity(&args.input);
+    let Setup { decider, reading, times } = setup::here(args, &key, &args.filter)?;
     prepared.saving.set_filter_bytes(decider.judge.filter().bytes());
-    let started = Started::new(args, &prepared, parser, times)?;
-    let here = setup::measure(decider, args, times, &started.queue, &started.outputs.progress)?;
-    finish(args, prepared, started, here, &secret)
+    let started = Started::new(form, args, &prepared, reading, times)?;
+    let here = setup::measure(decider, args, &key, times, &started.queue, &started.outputs.progress)?;
+    finish(args, prepared, started, here)
 }
 
 #[cfg(feature = "full")]
-fn run_over_cluster(args: &DedupArgs, prepared: Prepared) -> anyhow::Result<ExitCode> {
-    let Setup { decider, parser, times, secret } = setup::cluster(args)?;
-    let started = Started::new(args, &prepared, parser, times)?;
-    finish(args, prepared, started, decider, &secret)
+fn run_over_cluster<F: Form>(form: F, args: &DedupArgs, prepared: Prepared) -> anyhow::Result<ExitCode> {
+    let Setup { decider, reading, times } = setup::cluster::<F::Records>(args)?;
+    let started = Started::new(form, args, &prepared, reading, times)?;
+    finish(args, prepared, started, decider)
 }
 
 #[cfg(not(feature = "full"))]
-fn run_over_cluster(_: &DedupArgs, _: Prepared) -> anyhow::Result<ExitCode> {
+fn run_over_cluster<F: Form>(_: F, _: &DedupArgs, _: Prepared) -> anyhow::Result<ExitCode> {
     use crate::exit::UsageError;
     use crate::left_out::FULL_BUILD;
 
@@ -59,58 +72,56 @@ fn run_over_cluster(_: &DedupArgs, _: Prepared) -> anyhow::Result<ExitCode> {
 }
 
 /// Files and filter of a run, which are open before the first record is decided.
-struct Started {
-    outputs: Outputs<FileOutput>,
-    queue: Queue<Block>,
+struct Started<F: Form> {
+    outputs: Outputs<F::Output>,
+    queue: Queue<F::Records>,
     stop: Stop,
     times: Times,
+    secret: FilterSecret,
 }
 
-impl Started {
-    fn new(args: &DedupArgs, prepared: &Prepared, parser: RecordParser, times: Times) -> anyhow::Result<Self> {
-        let outputs = open(args, prepared)?;
-        let queue = Queue::start(args.input.text_files(parser)?, times);
+impl<F: Form> Started<F> {
+    fn new(mut form: F, args: &DedupArgs, prepared: &Prepared, reading: Reading, times: Times) -> anyhow::Result<Self> {
+        let input = form.input(&args.input, &reading)?;
+        let outputs = open(&form, args, prepared)?;
+        let queue = Queue::start(input, times);
         let stop = Stop::on_signal(queue.waker())?;
-        Ok(Self { outputs, queue, stop, times })
+        Ok(Self { outputs, queue, stop, times, secret: reading.secret })
     }
 }
 
-fn open(args: &DedupArgs, prepared: &Prepared) -> anyhow::Result<Outputs<FileOutput>> {
+fn open<F: Form>(form: &F, args: &DedupArgs, prepared: &Prepared) -> anyhow::Result<Outputs<F::Output>> {
     let DedupArgs { input, output, run, cluster, .. } = args;
     let quotes = input.quotes();
-    let earlier = if cluster.cluster.is_empty() {
-        run.earlier(&[&output.out, &output.duplicates, &output.uncertain, &run.rejected], quotes)
-    } else {
-        Earlier::Kept { quotes }
+    let outputs = [&output.out, &output.duplicates, &output.uncertain, &run.rejected];
+    let earlier = match (cluster.cluster.is_empty(), F::APPENDS) {
+        (true, true) => run.earlier(&outputs, quotes),
+        (true, false) => run.earlier_of_files(),
+        (false, _) => Earlier::Kept { quotes },
     };
-    let record_end = input.record_end()?;
-    let passed = match &output.out {
-        Some(path) => FileOutput::file(path, earlier)?,
-        None => FileOutput::stdout(earlier)?,
-    };
-    let rejected = FileOutput::optional(run.rejected.as_deref(), earlier.without_quotes())?;
-    let duplicates = FileOutput::optional(output.duplicates.as_deref(), earlier)?;
-    let uncertain = FileOutput::optional(output.uncertain.as_deref(), earlier)?;
+    let passed = form.output(input, Target::or_stdout(output.out.as_deref()), earlier)?;
+    let rejected = form.output(input, Target::of(run.rejected.as_deref()), earlier.without_quotes())?;
+    let duplicates = form.output(input, Target::of(output.duplicates.as_deref()), earlier)?;
+    let uncertain = form.output(input, Target::of(output.uncertain.as_deref()), earlier)?;
     Ok(Outputs {
-        passed: passed.with_record_end(record_end),
-        others: [duplicates.with_record_end(record_end), uncertain.with_record_end(record_end)],
-        rejected: rejected.with_record_end(record_end),
+        passed,
+        others: [duplicates, uncertain],
+        rejected,
         unjudged: Unjudged::new(input.files.clone(), run.unjudged, run.rejected.is_some()),
         progress: prepared.progress(),
     })
 }
 
 /// Processes the whole input, and writes state and report at its end.
-fn finish<D: Verdicts<Block>>(
+fn finish<F: Form, D: Verdicts<F::Records>>(
     args: &DedupArgs,
     prepared: Prepared,
-    started: Started,
+    started: Started<F>,
     decider: D,
-    secret: &FilterSecret,
 ) -> anyhow::Result<ExitCode> {
-    let Started { outputs, queue, stop, times } = started;
+    let Started { outputs, queue, stop, times, secret } = started;
     let handler = Dedup {
-        tally: Tally::new(args.input.source.is_some(), secret),
+        tally: Tally::new(args.input.source.is_some(), &secret),
         late: args.output.late,
         troubles: Outages::default(),
         order: OrderOfInput::default(),
@@ -128,10 +139,10 @@ fn finish<D: Verdicts<Block>>(
     driver.exit_code(ended, saved.and(written), args.run.strict)
 }
 
-fn report<D: Verdicts<Block>>(
+fn report<O: Output, D: Verdicts<O::Records>>(
     args: &DedupArgs,
     times: Times,
-    driver: &mut Driver<FileOutput, D, Dedup>,
+    driver: &mut Driver<O, D, Dedup>,
     seconds: f64,
     interrupted: bool,
 ) -> Report {

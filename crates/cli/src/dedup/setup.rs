@@ -1,11 +1,9 @@
-//! Creates the filter and the parser of a run from its flags, and loads the saved state. Every mistake in the flags is
+//! Creates the filter of a run from its flags, and loads the saved state. Every mistake in the flags is
 //! reported here, before the run changes any output file.
 
 use firstseen_embedded::{Judge, KindChoice, Stamps, StateHeader};
 use firstseen_filter::{ExactWindow, FilterSecret};
-#[cfg(feature = "full")]
-use firstseen_records::Block;
-use firstseen_records::{RecordParser, Records};
+use firstseen_records::Records;
 use firstseen_routing::{SlicedDefinition, SlicedFilter, Slicing};
 
 use super::DedupArgs;
@@ -21,18 +19,19 @@ use crate::exit::UsageError;
 use crate::flags::filter::{FilterArgs, LatenessArg};
 use crate::flags::input::NeedsTime;
 use crate::flags::run::VerifyArg;
+use crate::form::Reading;
 use crate::input::arrivals::check_saved;
 use crate::input::queue::Queue;
 use crate::input::{Times, present_ms};
 use crate::state::{self, SavedState};
 use crate::terminal::progress::Progress;
 
-/// Filter, parser and state that a run starts with.
+/// Filter that a run starts with, and what the run must know about it to read records.
 pub(super) struct Setup<D> {
     pub(super) decider: D,
-    pub(super) parser: RecordParser,
+    pub(super) reading: Reading,
+    /// Where the times of records come from.
     pub(super) times: Times,
-    pub(super) secret: FilterSecret,
 }
 
 /// Determines the lateness of the filter `here`, and returns the filter with this lateness. With `--lateness auto`, the
@@ -43,6 +42,7 @@ pub(super) struct Setup<D> {
 pub(super) fn measure<R: Records>(
     here: LocalDecider,
     args: &DedupArgs,
+    key: &str,
     times: Times,
     queue: &Queue<R>,
     progress: &Progress,
@@ -54,11 +54,12 @@ pub(super) fn measure<R: Records>(
     progress.note(&line);
     let lateness = lateness_ms.map(LatenessArg::Ms);
     let filter = FilterArgs { lateness, seed: Some(here.header.seed), ..args.filter.clone() };
-    Ok(self::here(args, &filter)?.decider)
+    Ok(self::here(args, key, &filter)?.decider)
 }
 
-/// Creates the setup of a run with a filter in this process.
-pub(super) fn here(args: &DedupArgs, filter: &FilterArgs) -> anyhow::Result<Setup<LocalDecider>> {
+/// Creates the setup of a run with a filter in this process. `key` describes how keys are made from records
+/// ([`Form::key_identity`](crate::form::Form::key_identity)).
+pub(super) fn here(args: &DedupArgs, key: &str, filter: &FilterArgs) -> anyhow::Result<Setup<LocalDecider>> {
     args.cluster.check_unused()?;
     if args.cluster.tls.is_given() {
         return Err(UsageError(
@@ -86,15 +87,13 @@ pub(super) fn here(args: &DedupArgs, filter: &FilterArgs) -> anyhow::Result<Setu
         meant.change(|spec| spec.future_max_ms = u64::MAX);
     }
     let definition = definition(&meant, slicing, saved.as_ref().map(SavedState::definition))?;
-    let mut parser = args.input.parser(needs_time.then_some(times), secret.clone())?;
+    let mut reading = Reading { times: needs_time.then_some(times), secret, last_time_ms: None };
     let is_continued = saved.is_some();
-    let header = StateHeader { key: args.input.key_identity(), seed, definition };
+    let header = StateHeader { key: key.to_owned(), seed, definition };
     let mut filter = SlicedFilter::build(&header.definition)?;
     if let (Some(saved), Some(path)) = (saved, args.run.state.as_deref()) {
         saved.load(path, &header, |body| filter.read_body(body))?;
-        if let Some(now_ms) = filter.now_ms() {
-            parser.continue_from(now_ms.cast_signed());
-        }
+        reading.last_time_ms = filter.now_ms().map(u64::cast_signed);
         if times == Times::Arrival {
             check_saved(filter.now_ms(), present_ms())?;
         }
@@ -110,14 +109,19 @@ pub(super) fn here(args: &DedupArgs, filter: &FilterArgs) -> anyhow::Result<Setu
         is_continued,
         header,
     };
-    Ok(Setup { decider, parser, times, secret })
+    Ok(Setup { decider, reading, times })
 }
 
 /// Creates the setup of a run with a filter of a cluster.
 #[cfg(feature = "full")]
-pub(super) fn cluster(args: &DedupArgs) -> anyhow::Result<Setup<Remote<Block>>> {
+pub(super) fn cluster<R: Records>(args: &DedupArgs) -> anyhow::Result<Setup<Remote<R>>> {
     if args.cluster.claims.is_some() && args.output.late == Some(LateArg::Duplicate) {
         let text = "with --claims, --late duplicate would drop what a run that died had claimed: leave one of them out";
+        return Err(UsageError(text.to_owned()).into());
+    }
+    if args.cluster.claims.is_some() && args.input.is_readable_only_at_end() {
+        let text = "--claims confirms records when they are stored, and a Parquet file can be read only at its end: use \
+                    --format arrow, or leave --claims out";
         return Err(UsageError(text.to_owned()).into());
     }
     let remote = Remote::connect(&args.cluster, args.run.lookup)?;
@@ -133,8 +137,8 @@ pub(super) fn cluster(args: &DedupArgs) -> anyhow::Result<Setup<Remote<Block>>> 
         );
     }
     let times = args.input.times(window.as_deref().map(|what| NeedsTime { what, instead }))?;
-    let parser = args.input.parser(needs_time.then_some(times), secret.clone())?;
-    Ok(Setup { decider: remote, parser, times, secret })
+    let reading = Reading { times: needs_time.then_some(times), secret, last_time_ms: None };
+    Ok(Setup { decider: remote, reading, times })
 }
 
 fn definition(

@@ -29,6 +29,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
 use firstseen_records::Rejection;
 
 use crate::exit::{Ended, is_usage};
@@ -106,9 +107,9 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Prepares a run: checks its input and output files, locks its saved state, and checks that the input begins with
-    /// text. `outputs` contains the paths of the output files of the present command. The output files that all
-    /// commands have are specified by `run`.
+    /// Prepares a run: checks its input and output files, locks its saved state, and checks that an input of text
+    /// begins with text. `outputs` contains the paths of the output files of the present command. The output files that
+    /// all commands have are specified by `run`.
     ///
     /// # Errors
     /// Returns an error if a file cannot be used, or if another run uses the state.
@@ -119,12 +120,18 @@ impl Prepared {
         writes_to_stdout: bool,
     ) -> anyhow::Result<Self> {
         let started = Instant::now();
-        let input_bytes = input::check(&input.files, input.record_end()?)?;
+        input.detect_columns();
+        let is_text = !input.has_columns();
+        let record_end = if is_text { Some(input.record_end()?) } else { None };
+        let input_bytes = input::check(&input.files, record_end)?;
         let lock = run.lock_path();
         let written = [&[&lock][..], outputs, &[&run.rejected, &run.state, &run.report_file]].concat();
         distinct::check(&input.files, &written, writes_to_stdout)?;
-        let saving = Saving::new(run.saved_to(), run.state_every())?;
-        input.look()?;
+        let every = run.state_every().filter(|_| !input.is_readable_only_at_end());
+        let saving = Saving::new(run.saved_to(), every)?;
+        if is_text {
+            input.look()?;
+        }
         Ok(Self { started, saving, input_bytes, writes_to_stdout })
     }
 
@@ -212,17 +219,35 @@ impl<O: Output, D: Decider<O::Records>, H: Handler<O, D>> Driver<O, D, H> {
     /// Completes a run: releases claims, prints the remaining messages, and saves the state.
     ///
     /// # Errors
-    /// Returns the errors of saving the state.
+    /// Returns the errors of completing the outputs and of saving the state.
     pub(crate) fn finish(&mut self, ended: &Ended) -> anyhow::Result<()> {
         self.decider.leave();
         self.outputs.progress.end();
+        let mut finished = Ok(());
         if ended.is_refused() {
             self.outputs.discard();
         } else {
             self.outputs.unjudged.print_held(&self.outputs.progress);
             self.outputs.unjudged.end(&self.outputs.progress);
         }
-        self.saving.end(ended, |path| self.decider.save(path), || self.outputs.sync())
+        // If an output has failed, or if nothing could be read, files that are not complete do not replace others.
+        let is_worthless = matches!(ended, Ended::Input(_)) && !self.handler.has_judged();
+        if !ended.is_refused() && !matches!(ended, Ended::Output(_)) && !is_worthless {
+            finished = self.outputs.finish();
+        }
+        let is_finished = finished.is_ok();
+        let saved = self.saving.end(
+            ended,
+            |path| self.decider.save(path),
+            || {
+                if is_finished {
+                    self.outputs.sync()
+                } else {
+                    bail!("an output is not complete, so the state is as it was")
+                }
+            },
+        );
+        finished.and(saved)
     }
 
     /// Returns the exit code of a run. After the last record, the run still writes its saved state and its report, and

@@ -100,6 +100,12 @@ impl<O: Output> Outputs<O> {
         }
     }
 
+    /// Completes all outputs. Outputs that have been written under other names get their own only if all are complete.
+    pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
+        self.each().try_for_each(O::finish)?;
+        self.each().try_for_each(O::publish)
+    }
+
     /// Discards the outputs, because the run ends before anything was written.
     pub(crate) fn discard(&mut self) {
         self.each().for_each(O::discard);

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::ops::Range;
 
 use firstseen_filter::Digest;
-use firstseen_records::Block;
+use firstseen_records::Records;
 use serde::Serialize;
 
 use super::args::EstimateFormat;
@@ -15,7 +15,7 @@ use super::leaders::Leaders;
 use super::report::{EstimateCounts, Estimated};
 use crate::driver::{Chunk, Handler, Outputs};
 use crate::input::Batch;
-use crate::output::{FileOutput, Output};
+use crate::output::Output;
 use crate::unjudged::counts::Place;
 
 /// Counts estimates, and writes records and estimates.
@@ -25,6 +25,8 @@ pub(super) struct Estimates {
     /// Smallest estimate for which a record is written.
     pub(super) min_estimate: Option<f64>,
     pub(super) format: EstimateFormat,
+    /// Byte that ends a record of text.
+    pub(super) record_end: u8,
     pub(super) line: Vec<u8>,
 }
 
@@ -35,8 +37,8 @@ struct EventLine {
     key: Vec<String>,
 }
 
-impl Handler<FileOutput, Frequencies> for Estimates {
-    fn look(&mut self, chunk: &Chunk<'_, Block, Option<Estimate>>, _: &Frequencies, _: &mut Outputs<FileOutput>) {
+impl<O: Output> Handler<O, Frequencies> for Estimates {
+    fn look(&mut self, chunk: &Chunk<'_, O::Records, Option<Estimate>>, _: &Frequencies, _: &mut Outputs<O>) {
         for estimate in chunk.decisions.iter().flatten() {
             self.counts.events += 1;
             self.counts.late += u64::from(estimate.is_late);
@@ -45,10 +47,10 @@ impl Handler<FileOutput, Frequencies> for Estimates {
 
     fn write(
         &mut self,
-        chunk: &Chunk<'_, Block, Option<Estimate>>,
+        chunk: &Chunk<'_, O::Records, Option<Estimate>>,
         events: Range<usize>,
         _: &mut Frequencies,
-        outputs: &mut Outputs<FileOutput>,
+        outputs: &mut Outputs<O>,
     ) -> anyhow::Result<()> {
         let Batch { block, parsed, file, .. } = chunk.batch;
         for index in events {
@@ -59,7 +61,7 @@ impl Handler<FileOutput, Frequencies> for Estimates {
                 outputs.of_unjudged(fate).map_or(Ok(()), |output| output.record(block, span))?;
                 continue;
             };
-            self.leaders.offer(parsed.digests()[index], value, epoch, || parsed.key_parts(index, block).join(" "));
+            self.leaders.offer(parsed.digests()[index], value, epoch, || block.key_parts(parsed, index).join(" "));
             let [estimates, _] = &mut outputs.others;
             if estimates.is_kept() {
                 self.write_estimate(chunk.batch, index, value, estimates)?;
@@ -83,33 +85,33 @@ impl Handler<FileOutput, Frequencies> for Estimates {
 
 impl Estimates {
     /// Writes the line of an estimate.
-    fn write_estimate(
+    fn write_estimate<O: Output>(
         &mut self,
-        batch: &Batch<Block>,
+        batch: &Batch<O::Records>,
         index: usize,
         estimate: f64,
-        output: &mut FileOutput,
+        output: &mut O,
     ) -> anyhow::Result<()> {
         let Batch { block, parsed, .. } = batch;
         self.line.clear();
         match self.format {
             EstimateFormat::Text => {
                 write!(self.line, "{estimate}\t")?;
-                let record = &block.bytes()[parsed.spans()[index].range()];
+                let record = &block.text()[parsed.spans()[index].range()];
                 self.line.extend_from_slice(record);
                 // A line with an estimate ends with a newline, even if records end with another byte.
-                if block.record_end() != b'\n' && record.last() == Some(&block.record_end()) {
+                if self.record_end != b'\n' && record.last() == Some(&self.record_end) {
                     self.line.pop();
                 }
             }
             EstimateFormat::Json => {
-                serde_json::to_writer(&mut self.line, &EventLine { estimate, key: parsed.key_parts(index, block) })?;
+                serde_json::to_writer(&mut self.line, &EventLine { estimate, key: block.key_parts(parsed, index) })?;
             }
         }
         if self.line.last() != Some(&b'\n') {
             self.line.push(b'\n');
         }
-        output.write(&self.line)
+        output.line(&self.line)
     }
 
     /// Returns the `top` keys by the present value of their occurrences.

@@ -10,9 +10,13 @@ use super::leaders::Leaders;
 use super::report::{EstimateCounts, EstimateReport};
 use super::setup::Setup;
 use crate::driver::{Driver, Outputs, Prepared};
+use crate::form::Form;
+#[cfg(feature = "parquet")]
+use crate::form::columns::Columns;
+use crate::form::text::Text;
 use crate::input::is_stdin;
 use crate::input::queue::Queue;
-use crate::output::FileOutput;
+use crate::output::{Output, Target};
 use crate::report;
 use crate::state::Definition;
 use crate::terminal::progress::Progress;
@@ -34,18 +38,30 @@ pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
     let EstimateArgs { input, output, run, .. } = args;
     let per_event = output.per_event.clone().filter(|path| !is_stdin(path));
     let uses_stdout = output.writes_events_to_stdout() || output.writes_records_to_stdout();
-    let mut prepared = Prepared::new(input, run, &[&output.out, &per_event], uses_stdout)?;
-    let Setup { frequencies, parser, times } = Setup::new(args)?;
+    let prepared = Prepared::new(input, run, &[&output.out, &per_event], uses_stdout)?;
+    #[cfg(feature = "parquet")]
+    if let Some(format) = input.columns() {
+        return run_in(Columns::open(input, format)?, args, prepared);
+    }
+    run_in(Text, args, prepared)
+}
+
+/// Runs with records of this form.
+fn run_in<F: Form>(mut form: F, args: &EstimateArgs, mut prepared: Prepared) -> anyhow::Result<ExitCode> {
+    let EstimateArgs { input, output, run, .. } = args;
+    let Setup { frequencies, reading, times } = Setup::new(args, form.key_identity(input))?;
     prepared.saving.set_filter_bytes(frequencies.filter.bytes());
     let handler = Estimates {
         counts: EstimateCounts::default(),
         leaders: Leaders::new(output.top, frequencies.filter.shape().rule.lambda()),
         min_estimate: output.min_estimate,
         format: output.per_event_format,
+        record_end: input.record_end()?,
         line: Vec::new(),
     };
-    let outputs = open(args, &prepared)?;
-    let queue = Queue::start(input.text_files(parser)?, times);
+    let records = form.input(input, &reading)?;
+    let outputs = open(&form, args, &prepared)?;
+    let queue = Queue::start(records, times);
     let stop = Stop::on_signal(queue.waker())?;
     let gate = Gate::new(queue.is_stream(), input.format(), input.separator);
     let begun = prepared.started;
@@ -61,31 +77,31 @@ pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
     driver.exit_code(ended, saved.and(written), run.strict)
 }
 
-fn open(args: &EstimateArgs, prepared: &Prepared) -> anyhow::Result<Outputs<FileOutput>> {
+fn open<F: Form>(form: &F, args: &EstimateArgs, prepared: &Prepared) -> anyhow::Result<Outputs<F::Output>> {
     let EstimateArgs { input, output, run, .. } = args;
-    let earlier = run.earlier(&[&output.out, &output.per_event, &run.rejected], input.quotes());
-    let record_end = input.record_end()?;
-    let passed = if output.writes_records_to_stdout() {
-        FileOutput::stdout(earlier)?
-    } else {
-        FileOutput::optional(output.out.as_deref(), earlier)?
+    let outputs = [&output.out, &output.per_event, &run.rejected];
+    let earlier = if F::APPENDS { run.earlier(&outputs, input.quotes()) } else { run.earlier_of_files() };
+    let passed = match &output.out {
+        Some(path) => Target::of(Some(path)),
+        None if output.writes_records_to_stdout() => Target::Stdout,
+        None => Target::Nowhere,
     };
-    let estimates = FileOutput::optional(output.per_event.as_deref(), earlier.without_quotes())?;
-    let nowhere = FileOutput::optional(None, earlier)?;
-    let rejected = FileOutput::optional(run.rejected.as_deref(), earlier.without_quotes())?;
     let unjudged = Unjudged::new(input.files.clone(), run.unjudged, run.rejected.is_some());
     Ok(Outputs {
-        passed: passed.with_record_end(record_end),
-        others: [estimates.without_header(), nowhere],
-        rejected: rejected.with_record_end(record_end),
+        passed: form.output(input, passed, earlier)?,
+        others: [
+            form.lines(input, Target::of(output.per_event.as_deref()), earlier)?,
+            form.output(input, Target::Nowhere, earlier)?,
+        ],
+        rejected: form.output(input, Target::of(run.rejected.as_deref()), earlier.without_quotes())?,
         unjudged: unjudged.with_output(output.min_estimate.is_some()),
         progress: prepared.progress(),
     })
 }
 
-fn found(
+fn found<O: Output>(
     args: &EstimateArgs,
-    driver: &Driver<FileOutput, Frequencies, Estimates>,
+    driver: &Driver<O, Frequencies, Estimates>,
     seconds: f64,
     interrupted: bool,
 ) -> EstimateReport {

@@ -1,4 +1,4 @@
-//! Creates the decaying filter and the parser of a run from its flags, and loads the saved state. Every mistake in the
+//! Creates the decaying filter of a run from its flags, and loads the saved state. Every mistake in the
 //! flags is reported here, before the run changes any output file.
 
 use anyhow::bail;
@@ -7,28 +7,29 @@ use firstseen_filter::{
     CellDefinition, DecayRule, DecayingCells, DecayingError, DecayingFilter, FilterDefinition, FilterSecret,
     FrequencySpec, WindowClock,
 };
-use firstseen_records::RecordParser;
 
-use super::args::{DecayArgs, DecayRuleArg, EstimateArgs, StorageArg};
+use super::args::{DecayArgs, DecayRuleArg, EstimateArgs, EstimateFormat, StorageArg};
 use super::definition::DecayingDefinition;
 use super::exact::ExactFrequencies;
 use super::frequencies::{Frequencies, PlacedEvents};
 use crate::exit::UsageError;
 use crate::flags::input::NeedsTime;
+use crate::form::Reading;
 use crate::input::arrivals::check_saved;
 use crate::input::{Times, present_ms};
 use crate::state;
 use crate::text::size::Count;
 
-/// Filter, clock, parser and state that a run starts with.
+/// Filter, clock and state that a run starts with, and what the run must know about them to read records.
 pub(super) struct Setup {
     pub(super) frequencies: Frequencies,
-    pub(super) parser: RecordParser,
+    pub(super) reading: Reading,
     pub(super) times: Times,
 }
 
 impl Setup {
-    pub(super) fn new(args: &EstimateArgs) -> anyhow::Result<Self> {
+    /// `key` describes how keys are made from records ([`Form::key_identity`](crate::form::Form::key_identity)).
+    pub(super) fn new(args: &EstimateArgs, key: String) -> anyhow::Result<Self> {
         check(args)?;
         let saved = args.run.saved()?;
         let seed = state::seed(args.decay.seed, saved.as_ref());
@@ -47,7 +48,8 @@ impl Setup {
         }
         let FilterDefinition { window, unit, rule, future_max_ms, .. } = resolved;
         let definition = DecayingDefinition { shape, epoch: window, future_max_ms };
-        let parser = args.input.parser(needs_time.then_some(times), FilterSecret::from_seed(seed))?;
+        let secret = FilterSecret::from_seed(seed);
+        let reading = Reading { times: needs_time.then_some(times), secret, last_time_ms: None };
         let filter = DecayingFilter::new(shape).map_err(|error| match error {
             DecayingError::Memory(_) => anyhow::Error::new(error),
             _ => UsageError(error.to_string()).into(),
@@ -57,7 +59,7 @@ impl Setup {
             filter,
             clock: WindowClock::new(unit, rule, future_max_ms),
             step_ms: needs_time.then_some(future_max_ms),
-            header: StateHeader { key: args.input.key_identity(), seed, definition },
+            header: StateHeader { key, seed, definition },
             exact,
             lookup: args.run.lookup,
             times_ms: Vec::new(),
@@ -70,7 +72,7 @@ impl Setup {
                 check_saved(frequencies.clock.now_ms(), present_ms())?;
             }
         }
-        Ok(Self { frequencies, parser, times })
+        Ok(Self { frequencies, reading, times })
     }
 }
 
@@ -82,6 +84,10 @@ fn check(args: &EstimateArgs) -> anyhow::Result<()> {
         "--min-estimate must be a number of occurrences, 0 or more"
     } else if output.min_estimate.is_some() && output.out.is_none() && output.writes_events_to_stdout() {
         "--min-estimate and --per-event - both write to standard output: give one of them a file (--out FILE)"
+    } else if output.per_event.is_some() && args.input.has_columns() && output.per_event_format == EstimateFormat::Text
+    {
+        "--per-event writes a record after its estimate, which is for text: use --per-event-format json, which writes the \
+         key"
     } else {
         return Ok(());
     };

@@ -1,11 +1,17 @@
 //! Flags that describe the input.
 
 use std::fmt;
+#[cfg(feature = "parquet")]
+use std::fs::File;
+#[cfg(feature = "parquet")]
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
+#[cfg(feature = "parquet")]
+use firstseen_columns::ColumnFormat;
 use firstseen_filter::FilterSecret;
 use firstseen_records::{
     BlockOptions, ConfigError, Detected, EmptyKey, KeyNormalization, ParserConfig, Ragged, RecordFormat, RecordParser,
@@ -45,8 +51,8 @@ pub struct InputArgs {
     #[arg(value_name = "FILE", default_value = "-")]
     pub files: Vec<PathBuf>,
     /// How records are written: lines, csv, tsv, jsonl, clf (common and combined log), cdxj (Common Crawl index), w3c
-    /// (extended log, IIS). By default the first lines determine the format if it is unmistakable; otherwise each line
-    /// is a record
+    /// (extended log, IIS), parquet, arrow (IPC). By default the first bytes determine the format if it is
+    /// unmistakable; otherwise each line is a record
     #[arg(long, default_value = "auto", value_parser = parse_format_or_auto)]
     pub format: FormatArg,
     /// Byte between the fields of csv, tsv and w3c: a character, `tab`, or `\x01`. Without --format it implies csv
@@ -106,8 +112,11 @@ pub struct InputArgs {
 pub enum FormatArg {
     /// The format that the first lines show.
     Auto,
-    /// The format that the user named.
+    /// The format of text that the user named.
     Given(RecordFormat),
+    /// The format of rows that the user named.
+    #[cfg(feature = "parquet")]
+    Columns(ColumnFormat),
 }
 
 /// What to do with a record whose key has no value.
@@ -134,6 +143,9 @@ pub enum RaggedArg {
 #[derive(Default)]
 struct Examined {
     detected: OnceLock<Detected>,
+    /// Format of the first file if it has rows.
+    #[cfg(feature = "parquet")]
+    columns: OnceLock<Option<ColumnFormat>>,
     /// The opened file. The reader of records continues with this file, so no byte is read twice from a stream.
     opened: Mutex<Option<Opened>>,
 }
@@ -160,7 +172,15 @@ fn parse_format_or_auto(name: &str) -> Result<FormatArg, String> {
     if name == "auto" {
         return Ok(FormatArg::Auto);
     }
-    parse_format(name).map(FormatArg::Given).map_err(|error| format!("{error}, or auto"))
+    #[cfg(feature = "parquet")]
+    if let Some(format) = ColumnFormat::ALL.into_iter().find(|format| format.name() == name) {
+        return Ok(FormatArg::Columns(format));
+    }
+    #[cfg(not(feature = "parquet"))]
+    if matches!(name, "parquet" | "arrow") {
+        return Err(format!("this build of firstseen leaves the format {name} out: {}", crate::left_out::FULL_BUILD));
+    }
+    parse_format(name).map(FormatArg::Given).map_err(|error| format!("{error}, parquet, arrow, or auto"))
 }
 
 /// Parses a separator: a character, `tab`, `\t`, or a byte in hexadecimal digits (`\x01`).
@@ -185,6 +205,58 @@ fn parse_normalization(name: &str) -> Result<KeyNormalization, String> {
 }
 
 impl InputArgs {
+    /// Detects whether the first file has rows, if no flag names the format or says how text is written. A stream is
+    /// not examined.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn detect_columns(&self) {
+        if self.format != FormatArg::Auto || self.separator.is_some() || self.null_data {
+            return;
+        }
+        let found = self.files.first().filter(|path| !is_stdin(path) && path.is_file());
+        let mut head = [0; ColumnFormat::HEAD_BYTES];
+        // A file that cannot be read is reported by the run itself.
+        let is_read =
+            found.and_then(|path| File::open(path).ok()).is_some_and(|mut file| file.read_exact(&mut head).is_ok());
+        let format = ColumnFormat::of_bytes(&head).filter(|_| is_read);
+        let _ = self.looked.columns.set(format);
+    }
+
+    /// Does nothing, because this build reads only text.
+    #[cfg(not(feature = "parquet"))]
+    pub(crate) fn detect_columns(&self) {}
+
+    /// Returns the format of the input if its records are rows. `None` means that they are text.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn columns(&self) -> Option<ColumnFormat> {
+        match self.format {
+            FormatArg::Columns(format) => Some(format),
+            FormatArg::Auto => self.looked.columns.get().copied().flatten(),
+            FormatArg::Given(_) => None,
+        }
+    }
+
+    /// Returns whether the records are rows, and not text.
+    pub(crate) fn has_columns(&self) -> bool {
+        #[cfg(feature = "parquet")]
+        return self.columns().is_some();
+        #[cfg(not(feature = "parquet"))]
+        false
+    }
+
+    /// Returns whether files of the format can be read only when they are complete.
+    pub(crate) fn is_readable_only_at_end(&self) -> bool {
+        #[cfg(feature = "parquet")]
+        return self.columns() == Some(ColumnFormat::Parquet);
+        #[cfg(not(feature = "parquet"))]
+        false
+    }
+
+    /// Returns whether no flag names the format, so that it was detected.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn is_detected(&self) -> bool {
+        self.format == FormatArg::Auto
+    }
+
     /// Detects the format of the records from the first bytes of the first file, and prints which format was found. If
     /// a flag names the format or the separator, or if records end with NUL bytes, the function does nothing. If the
     /// file is a stream, the function waits until its first bytes arrive.
@@ -250,9 +322,12 @@ impl InputArgs {
         self.key.is_empty() && self.format == FormatArg::Auto
     }
 
-    /// Returns the format of the records: the format that the flag names, or the format that [`Self::look`] detected.
+    /// Returns the format of records of text: the format that the flag names, or the format that [`Self::look`]
+    /// detected. For rows, the result is [`RecordFormat::Lines`], which has no fields of its own.
     pub fn format(&self) -> RecordFormat {
         match (self.format, self.looked.detected.get()) {
+            #[cfg(feature = "parquet")]
+            (FormatArg::Columns(_), _) => RecordFormat::Lines,
             (FormatArg::Given(format), _) => format,
             (FormatArg::Auto, _) if self.separator.is_some() => RecordFormat::Csv,
             (FormatArg::Auto, detected) => detected.map_or(RecordFormat::Lines, |detected| detected.format()),
@@ -402,12 +477,17 @@ impl InputArgs {
         if key.is_empty() && !self.is_whole() {
             key = self.format().default_key().iter().map(|field| (*field).to_owned()).collect();
         }
-        let normalize = if self.normalize.is_some() { " normalized as url" } else { "" };
+        let normalize = self.normalization_identity();
         match key.len() {
             0 if self.ignore.is_empty() => format!("whole records{normalize}"),
             0 => format!("whole records without {}{normalize}", joined_names(&self.ignored_names())),
             _ => format!("{}{normalize}", joined_names(&key)),
         }
+    }
+
+    /// Returns the end of [`Self::key_identity`], which says how the values of keys are unified.
+    pub(crate) fn normalization_identity(&self) -> &'static str {
+        if self.normalize.is_some() { " normalized as url" } else { "" }
     }
 
     /// Returns the message of a parser error. If no flag names the format and the input did not show it clearly, the

@@ -5,6 +5,6 @@
 mod credentials;
 pub mod filter;
 pub mod input;
-mod names;
+pub(crate) mod names;
 pub mod run;
 pub mod tls;

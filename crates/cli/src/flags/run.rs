@@ -127,6 +127,12 @@ impl RunArgs {
         Earlier::Kept { quotes }
     }
 
+    /// Returns what this run does with the records that earlier runs wrote, if records cannot be appended to a file. A
+    /// run with a saved filter must keep them, so it needs outputs with other names.
+    pub(crate) fn earlier_of_files(&self) -> Earlier {
+        if self.state.is_some() { Earlier::Kept { quotes: None } } else { Earlier::Replaced }
+    }
+
     /// Returns the saved filter to continue from. `None` means that no filter is saved yet, or that the run keeps none.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use firstseen_records::{Decompressed, Refused, TextInput};
+use firstseen_records::{ByteKind, Decompressed, Refused, TextInput};
 
 use crate::exit::UsageError;
 
@@ -41,7 +41,11 @@ pub(super) fn explained(error: io::Error, path: &Path) -> anyhow::Error {
 }
 
 fn message(refused: Refused, path: &Path) -> String {
-    let advice = refused.advice(&path.to_string_lossy());
+    let advice = match refused.kind() {
+        ByteKind::Parquet if cfg!(feature = "parquet") => "name the file, and use --format parquet".to_owned(),
+        ByteKind::Arrow if cfg!(feature = "parquet") => "name the file, and use --format arrow".to_owned(),
+        _ => refused.advice(&path.to_string_lossy()),
+    };
     let advice = if advice.starts_with('`') { format!("use {advice}") } else { advice };
     format!("cannot read records: {refused}; {advice}")
 }

@@ -1,8 +1,8 @@
 //! Inputs of records. A separate thread reads and parses the records ahead of the filter.
 //!
 //! `Input` is the interface of an input. Any source that returns blocks of records with digests, times and positions
-//! can be deduplicated. `text` implements it for text files and streams, and `queue` passes its batches to the thread
-//! of the filter.
+//! can be deduplicated. `text` implements it for text files and streams, and `columns` for files of rows. `queue`
+//! passes the batches to the thread of the filter.
 //!
 //! Batches arrive in the order of the files and of their records. This module does not depend on what happens to a
 //! record.
@@ -10,6 +10,8 @@
 pub(crate) mod arrivals;
 mod beginning;
 pub(crate) mod border;
+#[cfg(feature = "parquet")]
+pub(crate) mod columns;
 pub(crate) mod disorder;
 pub(crate) mod first;
 pub mod left_out;
@@ -161,12 +163,12 @@ pub fn name(path: &Path) -> String {
 }
 
 /// Checks that all input files can be read and begin with text, so that a mistake is found before anything is written.
-/// `record_end` is the byte that ends a record. Returns the total size of the files in bytes, or `None` if one of them
-/// is a stream.
+/// `record_end` is the byte that ends a record. `None` means that the files do not contain text. Returns the total size
+/// of the files in bytes, or `None` if one of them is a stream.
 ///
 /// # Errors
 /// Returns an error about the first file that is missing, is not readable, is a folder, or is not text.
-pub fn check(files: &[PathBuf], record_end: u8) -> anyhow::Result<Option<u64>> {
+pub fn check(files: &[PathBuf], record_end: Option<u8>) -> anyhow::Result<Option<u64>> {
     let mut total_bytes = Some(0u64);
     for path in files {
         if is_stdin(path) {
@@ -180,7 +182,7 @@ pub fn check(files: &[PathBuf], record_end: u8) -> anyhow::Result<Option<u64>> {
         // A pipe must not be opened here: closing it again before the run opens it would end its writer.
         if metadata.is_file() {
             let file = File::open(path).map_err(|error| refused(path, &error))?;
-            beginning::check(file, path, record_end)?;
+            record_end.map_or(Ok(()), |record_end| beginning::check(file, path, record_end))?;
         }
         total_bytes = total_bytes.filter(|_| metadata.is_file()).map(|total: u64| total + metadata.len());
     }

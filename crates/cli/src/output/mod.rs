@@ -1,14 +1,17 @@
 //! The outputs of records.
 //!
 //! `Output` is the interface of an output. It receives each record as a position in the block of its input.
-//! `FileOutput` writes text to a file or a stream.
+//! `FileOutput` writes text to a file or a stream, and `columns` writes rows.
 //!
 //! Records are written unchanged and complete, in the order of the input. This module does not depend on why a record
 //! goes to an output.
 
+#[cfg(feature = "parquet")]
+pub(crate) mod columns;
 pub mod distinct;
 mod kept;
 mod sink;
+mod target;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -21,10 +24,10 @@ use anyhow::{Context, bail};
 use firstseen_records::{Block, RecordSpan, Records};
 
 use crate::exit::UsageError;
-use crate::input::is_stdin;
 use crate::text::numbers::grouped;
 use kept::{Beginning, beginning_of, end_of, end_text, shown};
 use sink::Sink;
+pub(crate) use target::Target;
 
 /// File name extensions of compressed files, which this program cannot write.
 const COMPRESSED: [&str; 6] = ["gz", "tgz", "bz2", "xz", "zst", "zstd"];
@@ -133,6 +136,14 @@ pub(crate) trait Output {
         Ok(())
     }
 
+    /// Writes a line of text that is not a record. Only an output that was opened for lines takes them.
+    ///
+    /// # Errors
+    /// Returns an error if the line cannot be written.
+    fn line(&mut self, _line: &[u8]) -> anyhow::Result<()> {
+        Ok(())
+    }
+
     /// Ends a block: no further record of it follows.
     ///
     /// # Errors
@@ -150,6 +161,22 @@ pub(crate) trait Output {
     /// # Errors
     /// Returns an error if records cannot be written.
     fn sync(&mut self) -> anyhow::Result<()>;
+
+    /// Completes the output at the end of a run: no further record follows. Some files can be read only then.
+    ///
+    /// # Errors
+    /// Returns an error if the output cannot be completed. Its records are then not stored.
+    fn finish(&mut self) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    /// Gives a completed output its name, if it has been written under another one.
+    ///
+    /// # Errors
+    /// Returns an error if the output cannot get its name. Its records are then not stored.
+    fn publish(&mut self) -> anyhow::Result<()> {
+        Ok(())
+    }
 }
 
 /// Output that writes text to a file or a stream.
@@ -182,26 +209,34 @@ pub(crate) struct FileOutput {
 }
 
 impl FileOutput {
+    /// Creates an output that writes to `target`.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be created.
+    pub(crate) fn to_target(target: Target<'_>, earlier: Earlier) -> anyhow::Result<Self> {
+        match target {
+            Target::Stdout => Self::stdout(earlier),
+            Target::File(path) => Self::file(path, earlier),
+            Target::Nowhere => Ok(Self::to(None, None)),
+        }
+    }
+
     /// Creates an output that writes to standard output. If standard output is a file, this function does not change
     /// its content, because the shell has already emptied the file (`>`) or kept its content (`>>`).
     ///
     /// # Errors
     /// Returns the errors of the operating system.
-    pub(crate) fn stdout(earlier: Earlier) -> anyhow::Result<Self> {
+    fn stdout(earlier: Earlier) -> anyhow::Result<Self> {
         let sink = io::stdout().as_fd().try_clone_to_owned().map(File::from).and_then(Sink::new);
         let output = Self { earlier, ..Self::to(None, None) };
         Ok(Self { sink: Some(sink.with_context(|| output.name())?), ..output })
     }
 
-    /// Creates an output that writes to a file. `-` means standard output. The content of the file does not change
-    /// until [`Output::open`].
+    /// Creates an output that writes to a file. The content of the file does not change until [`Output::open`].
     ///
     /// # Errors
     /// Returns an error if the file cannot be created.
-    pub(crate) fn file(path: &Path, earlier: Earlier) -> anyhow::Result<Self> {
-        if is_stdin(path) {
-            return Self::stdout(earlier);
-        }
+    fn file(path: &Path, earlier: Earlier) -> anyhow::Result<Self> {
         if let Some(ending) = path.extension().and_then(|found| found.to_str())
             && COMPRESSED.iter().any(|compressed| compressed.eq_ignore_ascii_case(ending))
         {
@@ -213,14 +248,6 @@ impl FileOutput {
         let (file, is_new) = create_or_open(path).with_context(|| format!("cannot write {}", path.display()))?;
         let sink = Sink::new(file).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { earlier, is_new, ..Self::to(Some(sink), Some(path.to_owned())) })
-    }
-
-    /// Creates an output that writes to the file `path`. Without a path, records are not written anywhere.
-    ///
-    /// # Errors
-    /// Returns an error if the file cannot be created.
-    pub(crate) fn optional(path: Option<&Path>, earlier: Earlier) -> anyhow::Result<Self> {
-        path.map_or_else(|| Ok(Self::to(None, None)), |path| Self::file(path, earlier))
     }
 
     fn to(sink: Option<Sink>, path: Option<PathBuf>) -> Self {
@@ -258,7 +285,7 @@ impl FileOutput {
     ///
     /// # Errors
     /// Returns an error if the bytes cannot be written.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+    fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         let Some(sink) = self.sink.as_mut().filter(|_| !bytes.is_empty()) else { return Ok(()) };
         let written = if let Some(held) = &mut self.held {
             held.extend_from_slice(self.end.as_bytes());
@@ -361,6 +388,10 @@ impl Output for FileOutput {
         self.write_run(records)?;
         self.run = range;
         Ok(())
+    }
+
+    fn line(&mut self, line: &[u8]) -> anyhow::Result<()> {
+        self.write(line)
     }
 
     fn end_block(&mut self, records: &Block) -> anyhow::Result<()> {

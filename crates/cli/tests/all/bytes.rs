@@ -77,7 +77,6 @@ fn refused_inputs() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("a tar archive", tar(), "tar -xOf"),
         ("a tar archive within gzip data", gzip(&tar()), "tar -xOf"),
         ("gzip data within gzip data", gzip(&gzip(b"a\nb\n")), "gzip -dc"),
-        ("a Parquet table", b"PAR1\x15\x04\x15\x10\n".to_vec(), "duckdb"),
         ("an SQLite database", b"SQLite format 3\0\x10\0\n".to_vec(), "sqlite3 -csv -header"),
         ("an image", b"\x89PNG\r\n\x1A\n\0\0\0\rIHDR".to_vec(), "name a file of text"),
         ("text in UTF-16", utf16, "iconv -f UTF-16 -t UTF-8"),

@@ -33,7 +33,7 @@ fn the_page_lists_the_exit_codes() {
 }
 
 /// Folders and files whose messages the page lists.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 11] = [
     "../records/src/error.rs",
     "../records/src/refused.rs",
     "src/dedup",
@@ -41,6 +41,8 @@ const SOURCES: [&str; 9] = [
     "src/input",
     "src/unjudged",
     "src/output",
+    "src/form",
+    "../columns/src",
     "src/state",
     "src/flags/input.rs",
 ];

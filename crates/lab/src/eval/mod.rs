@@ -110,7 +110,7 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     }
     if !args.log.is_empty() {
         notice!("firstseen-lab: logs are read by {}", log_readers(&experiments)?);
-        input::check(&args.log, b'\n')?;
+        input::check(&args.log, Some(b'\n'))?;
     }
     let logs = logs::read(&args.log, args.log_format)?;
     for experiment in &experiments {

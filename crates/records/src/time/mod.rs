@@ -19,8 +19,8 @@ use recent::Recent;
 
 pub use format::TimeFormat;
 
-/// The greatest supported time: 9999-12-31 23:59:59.999 UTC.
-const TIME_MS_MAX: i64 = 253_402_300_799_999;
+/// The greatest supported time, in milliseconds since 1970: 9999-12-31 23:59:59.999 UTC.
+pub const TIME_MS_MAX: i64 = 253_402_300_799_999;
 
 /// Parses times. A time without a zone is in the parser's zone.
 ///
@@ -165,7 +165,7 @@ impl TimeParser {
 
     /// Records that an earlier process has read the time `time_ms`, in milliseconds since 1970. It then counts as the
     /// time before the next time.
-    pub(crate) fn continue_from(&mut self, time_ms: i64) {
+    pub fn continue_from(&mut self, time_ms: i64) {
         self.recent.push(time_ms);
     }
 
