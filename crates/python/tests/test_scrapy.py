@@ -15,15 +15,10 @@ import pytest
 from clusters import eventually
 
 from firstseen import _crawl_log
-from firstseen._crawl_log import CrawlLog, Seen
 
 scrapy = pytest.importorskip("scrapy")
 
-from scrapy.settings import Settings  # noqa: E402
 from scrapy.utils.request import RequestFingerprinter  # noqa: E402
-from scrapy.utils.test import get_crawler  # noqa: E402
-
-from firstseen.scrapy import Addon, DupeFilter  # noqa: E402
 
 #: Pages of the site. `FIRSTSEEN_CRAWL_PAGES=10000` makes a long test of a few minutes.
 PAGES = int(os.environ.get("FIRSTSEEN_CRAWL_PAGES", "300"))
@@ -40,6 +35,9 @@ class Site:
         #: Pages in the order in which they were requested.
         self.requests = []
         self.lock = threading.Lock()
+        #: Number of requests from which on the site does not answer until it is released.
+        self.held_from = None
+        self.released = threading.Event()
         site = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -72,6 +70,9 @@ class Site:
         else:
             with self.lock:
                 self.requests.append(page)
+                is_held = self.held_from is not None and len(self.requests) >= self.held_from
+            if is_held:
+                self.released.wait()
             # Each page links to two new ones, to the page before, to itself, and to the first one.
             links = [
                 f"/page?n={next_page}&a=1" for next_page in (2 * page + 1, page - 1) if 0 <= next_page < self.pages
@@ -108,30 +109,46 @@ class Crawls:
         self.settings = {"JOBDIR": str(folder / "job"), **settings}
         self.log = folder / "crawl.errors"
 
-    def start(self):
-        spider = pathlib.Path(__file__).parent / "spider.py"
-        command = [sys.executable, str(spider), self.site.url(0), json.dumps(self.settings)]
+    def start(self, spider="SiteSpider", **settings):
+        program = pathlib.Path(__file__).parent / "spider.py"
+        command = [sys.executable, str(program), spider, self.site.url(0), json.dumps({**self.settings, **settings})]
         with self.log.open("a") as errors:
             return subprocess.Popen(command, stdout=errors, stderr=errors)
 
-    def finish(self):
-        crawl = self.start()
+    def finish(self, **settings):
+        """Runs a crawl to its end, and returns what it logged."""
+        before = self.log.stat().st_size if self.log.exists() else 0
+        crawl = self.start(**settings)
         assert crawl.wait(CRAWL_WITHIN_S) == 0, self.log.read_text()
+        return self.log.read_text()[before:]
 
-    def stop(self, requests, number):
-        """Starts a crawl, and sends it a signal after this number of requests of all crawls."""
-        crawl = self.start()
+    def stop(self, requests, number, **settings):
+        """Starts a crawl, and sends it a signal after this number of requests of all crawls.
+
+        The site then answers no further request, so that the crawl still runs when the signal arrives.
+        """
+        self.site.released.clear()
+        self.site.held_from = requests
+        crawl = self.start(**settings)
         eventually(lambda: len(self.site.requests) >= requests or crawl.poll() is not None, CRAWL_WITHIN_S)
         assert crawl.poll() is None, self.log.read_text()
         crawl.send_signal(number)
-        crawl.wait(60)
+        if number == signal.SIGINT:
+            eventually(lambda: "Received SIGINT" in self.log.read_text(), CRAWL_WITHIN_S)
+        else:
+            crawl.wait(CRAWL_WITHIN_S)
+        self.site.held_from = None
+        self.site.released.set()
+        crawl.wait(CRAWL_WITHIN_S)
+
+    def content(self, visit=None):
+        """Content of the log of the last crawl."""
+        return _crawl_log.read(self.folder / "job" / "firstseen" / "crawl.log", visit)
 
     def pages_done(self):
         """Pages that a crawl that was killed has done, according to its log."""
         seen = set()
-        content = _crawl_log.read(
-            self.folder / "job" / "firstseen" / "crawl.log", lambda page: seen.add(page.fingerprint)
-        )
+        content = self.content(lambda page: seen.add(page.fingerprint))
         assert not content.is_closed
         done = seen - content.pending.keys()
         fingerprint = RequestFingerprinter().fingerprint
@@ -201,86 +218,56 @@ def test_crawlers_share_a_filter_of_a_cluster(site, tmp_path, cluster_of_3):
     assert site.counts == counts
 
 
-def dupe_filter(settings):
-    crawler = get_crawler(settings_dict=settings)
-    return DupeFilter.from_crawler(crawler)
+def test_a_crawl_whose_start_fails_after_a_kill_keeps_its_pages(site, tmp_path):
+    """A pipeline failed to open after a kill. The log was then closed, although nobody had requested its pages."""
+    crawls = Crawls(site, tmp_path)
+    crawls.stop(site.pages // 3, signal.SIGKILL)
+    done, pending = crawls.pages_done(), set(crawls.content().pending)
+    before = site.counts
+    assert "the pipeline cannot be opened" in crawls.finish(ITEM_PIPELINES={"spider.BrokenPipeline": 1})
+    assert site.counts == before and not crawls.content().is_closed
+    assert set(crawls.content().pending) == pending
+    crawls.finish()
+    assert set(site.counts) == set(range(site.pages))
+    assert all(site.counts[page] == 1 for page in done)
 
 
-def test_settings(tmp_path):
-    with pytest.raises(ValueError, match="set ADDONS"):
-        dupe_filter({"JOBDIR": str(tmp_path)})
-    with pytest.raises(ValueError, match="FIRSTSEEN_FILTER"):
-        dupe_filter({"FIRSTSEEN_CLUSTER": "127.0.0.1:1"})
-    chosen = Settings()
-    Addon().update_settings(chosen)
-    assert chosen["DUPEFILTER_CLASS"] is DupeFilter
-    seen = dupe_filter({"FIRSTSEEN_WINDOW": "7d", "FIRSTSEEN_CAPACITY": 1000, "FIRSTSEEN_FPR": 0.001})
-    stats = seen._pages.stats()
-    assert (stats["window"], stats["capacity"], stats["fpr"]) == ("7d", 1000, 0.001)
-    first, same = scrapy.Request("http://a/?x=1&y=2#z"), scrapy.Request("http://a/?y=2&x=1")
-    assert not seen.request_seen(first) and seen.request_seen(same)
-    seen.log(same, None)
-    assert seen._crawler.stats.get_value("dupefilter/filtered") == 1
-    assert dupe_filter({})._pages.stats()["fpr"] == 1e-9
+def test_a_crawl_is_not_continued_without_one_of_its_pages(site, tmp_path):
+    """A callback was renamed after a kill. The first request for it ended the list of requests that were restored."""
+    crawls = Crawls(site, tmp_path)
+    crawls.stop(site.pages // 3, signal.SIGKILL, spider="RenamedSpider")
+    pending, before = set(crawls.content().pending), site.counts
+    printed = crawls.finish()
+    assert "cannot be restored: Method 'parse_link' not found" in printed and "http://127.0.0.1" in printed
+    assert site.counts == before and set(crawls.content().pending) == pending
+    crawls.finish(spider="RenamedSpider")
+    assert set(site.counts) == set(range(site.pages))
 
 
-def test_a_log_is_read_up_to_the_record_that_was_cut_short(tmp_path):
-    path = tmp_path / "crawl.log"
-    assert _crawl_log.read(path).is_closed
-    log = CrawlLog(path, _crawl_log.read(path))
-    for number in range(3):
-        log.seen(Seen(bytes([number]), 1.0), b"request")
-    log.done(b"\1")
-    whole = path.stat().st_size
-    log.seen(Seen(b"\3", 1.0), b"request")
-    log.close()
-    data = path.read_bytes()
-    for end in range(whole, len(data)):
-        path.write_bytes(data[:end])
-        content = _crawl_log.read(path)
-        assert (list(content.pending), content.whole_bytes, content.is_closed) == ([b"\0", b"\2"], whole, False)
-    # A damaged record ends the log, too.
-    path.write_bytes(data[: whole + 12] + bytes([data[whole + 12] ^ 1]) + data[whole + 13 :])
-    log = CrawlLog(path, _crawl_log.read(path))
-    log.compact(is_closed=True)
-    log.close()
-    content = _crawl_log.read(path)
-    assert list(content.pending) == [b"\0", b"\2"] and content.is_closed
-    assert content.pending[b"\2"] == (Seen(b"\2", 1.0), b"request")
+def test_a_crawl_stops_when_the_disk_is_full_and_loses_no_page(site, tmp_path):
+    """A page was recorded in the filter before the log, and was lost if the log could not be written."""
+    crawls = Crawls(site, tmp_path)
+    printed = crawls.finish(FILE_BYTES_MAX=site.pages * 200)
+    assert "Closing spider (firstseen_log_failed)" in printed and "The crawl is stopped: cannot write" in printed
+    content = crawls.content()
+    assert not content.is_closed and content.unreadable_bytes == 0
+    done = crawls.pages_done()
+    assert len(site.counts) < site.pages
+    crawls.finish()
+    assert set(site.counts) == set(range(site.pages))
+    assert all(site.counts[page] == 1 for page in done)
 
 
-def test_a_page_is_in_doubt_until_the_cluster_has_answered(tmp_path):
-    path = tmp_path / "crawl.log"
-    log = CrawlLog(path, _crawl_log.read(path))
-    log.asked(Seen(b"new", 1.0), b"new")
-    log.taken(b"new")
-    for page in (b"known", b"new"):
-        log.asked(Seen(page, 1.0), page)
-    assert list(_crawl_log.read(path).pending) == [b"new"]
-    log.asked(Seen(b"other", 1.0), b"other")
-    log.close()
-    content = _crawl_log.read(path)
-    assert (list(content.pending), content.in_doubt) == ([b"new", b"other"], b"other")
-    log = CrawlLog(path, content)
-    log.asked(Seen(b"known", 1.0), b"known")
-    log.done(b"new")
-    log.close()
-    content = _crawl_log.read(path)
-    assert (list(content.pending), content.in_doubt) == ([b"other"], None)
+def test_a_full_filter_ends_the_crawl(site, tmp_path):
+    """Each link to a page that the filter had no room for was requested again, for ever."""
+    crawls = Crawls(site, tmp_path, FIRSTSEEN_CAPACITY=site.pages // 3)
+    printed = crawls.finish()
+    assert "Closing spider (firstseen_full)" in printed and "FIRSTSEEN_CAPACITY" in printed
+    assert set(site.counts.values()) == {1}
 
 
-def test_a_large_log_is_compacted_while_the_crawl_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(_crawl_log, "COMPACTED_FROM_BYTES", 10_000)
-    path = tmp_path / "crawl.log"
-    log = CrawlLog(path, _crawl_log.read(path))
-    for number in range(1_000):
-        log.seen(Seen(number.to_bytes(2, "big"), 1.0), b"request")
-        if number % 100:
-            log.done(number.to_bytes(2, "big"))
-        if log.is_large:
-            log.compact(is_closed=False)
-    assert path.stat().st_size < 20_000
-    log.close()
-    content = _crawl_log.read(path)
-    assert [int.from_bytes(key, "big") for key in content.pending] == list(range(0, 1_000, 100))
-    assert not content.is_closed
+def test_a_page_whose_callback_fails_is_done(site, tmp_path):
+    crawls = Crawls(site, tmp_path)
+    crawls.finish(spider="FailingSpider")
+    assert crawls.content().is_closed and not crawls.content().pending
+    assert set(site.counts.values()) == {1}
