@@ -41,28 +41,44 @@ struct Started {
     runtime: Runtime,
 }
 
-/// Python's lock is held whenever this lock is held, so no thread holds it while the process is forked.
+/// Python's lock is held whenever this lock is held, so no thread holds it while the process is forked. No Python code
+/// runs meanwhile, because it could pass Python's lock on to a thread that then waits for this lock for ever.
 static STARTED: Mutex<Option<Started>> = Mutex::new(None);
 
 impl Bridge {
     /// Returns the bridge of this process, and starts it at the first call. A process that was forked from one with a
     /// bridge gets its own.
     pub(crate) fn of_process(py: Python<'_>) -> PyResult<Self> {
-        let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(Started { bridge, .. }) = started.as_ref().filter(|started| !started.bridge.is_forked()) {
-            return Ok(bridge.clone());
+        if let Some(bridge) = Self::started(&STARTED.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(bridge);
         }
         let ending = Ending { has_ended: Arc::default(), process_id: process::id() };
-        let new = Started::new(ending.has_ended.clone()).map_err(|cause| {
-            error::cluster(py, &format!("the threads that serve connections cannot be started: {cause}"))
-        })?;
+        let has_ended = ending.has_ended.clone();
         py.import("atexit")?.call_method1("register", (ending,))?;
+        Self::start_in_process(has_ended).map_err(|cause| {
+            error::cluster(py, &format!("the threads that serve connections cannot be started: {cause}"))
+        })
+    }
+
+    /// Starts the bridge of this process, unless another thread has started it in the meantime.
+    fn start_in_process(has_ended: Arc<Mutex<bool>>) -> std::io::Result<Self> {
+        let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bridge) = Self::started(&started) {
+            return Ok(bridge);
+        }
+        let new = Started::new(has_ended)?;
         let bridge = new.bridge.clone();
         if let Some(Started { runtime, .. }) = started.replace(new) {
             // Its threads exist only in the parent process, so waiting for them would never end.
             std::mem::forget(runtime);
         }
         Ok(bridge)
+    }
+
+    /// Returns the bridge, if it was started by this process.
+    fn started(started: &Option<Started>) -> Option<Self> {
+        let Started { bridge, .. } = started.as_ref()?;
+        (!bridge.is_forked()).then(|| bridge.clone())
     }
 
     /// Returns whether the bridge was started by another process, from which this one was forked.

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use firstseen_client::{Client, ConnectOptions, Filter, TlsFiles};
+use firstseen_client::{Client, ConnectOptions, Filter, FilterError, TlsFiles};
 
 /// Environment variable that holds the token if no setting names a file, as for the command `firstseen`.
 const TOKEN_VARIABLE: &str = "FIRSTSEEN_TOKEN";
@@ -52,11 +52,21 @@ impl ConnectSettings {
     }
 }
 
+/// Error about a connection that cannot be opened. The text says what failed and what to do.
+pub(crate) enum OpenError {
+    /// The filter has no place for the site of the program.
+    Site(String),
+    Cluster(String),
+}
+
 impl Connection {
-    /// Connects to a cluster and opens a filter. The error says what failed and what to do.
-    pub(crate) async fn open(options: ConnectOptions, filter: String) -> Result<Self, String> {
-        let client = Client::connect(options).await.map_err(|error| error.to_string())?;
-        let filter = client.filter(&filter).await.map_err(|error| error.to_string())?;
+    /// Connects to a cluster and opens a filter.
+    pub(crate) async fn open(options: ConnectOptions, filter: String) -> Result<Self, OpenError> {
+        let client = Client::connect(options).await.map_err(|error| OpenError::Cluster(error.to_string()))?;
+        let filter = client.filter(&filter).await.map_err(|error| match error {
+            FilterError::NoPlace { .. } | FilterError::NoLeaf { .. } => OpenError::Site(error.to_string()),
+            _ => OpenError::Cluster(error.to_string()),
+        })?;
         Ok(Self { client, filter })
     }
 }

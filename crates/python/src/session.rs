@@ -19,8 +19,8 @@ use tokio::sync::Semaphore;
 
 use crate::batch::Batch;
 use crate::bridge::Bridge;
-use crate::connection::{ConnectSettings, Connection};
-use crate::grant::{Grant, Held};
+use crate::connection::{ConnectSettings, Connection, OpenError};
+use crate::grant::{Grant, Held, Settling};
 use crate::keys::KeyBytes;
 use crate::moment::present_ms;
 use crate::times::Times;
@@ -36,6 +36,7 @@ pub(crate) struct Session {
     bridge: Bridge,
     /// Calls that may still begin, as permits.
     calls: Arc<Semaphore>,
+    calls_in_flight_max: usize,
     /// `None` after `close`.
     connection: Mutex<Option<Connection>>,
 }
@@ -182,18 +183,26 @@ impl Session {
         work: impl Future<Output = Result<T, CallError>> + Send + 'static,
         finish: impl FnOnce(Python<'_>, T) -> PyResult<Py<PyAny>> + Send + 'static,
     ) -> PyResult<Bound<'py, PyAny>> {
+        self.run_with(py, event_loop, &self.calls, work, finish)
+    }
+
+    /// Does the same for a call that takes its turn from `calls`.
+    fn run_with<'py, T: Send + 'static>(
+        &self,
+        py: Python<'py>,
+        event_loop: Option<&Bound<'py, PyAny>>,
+        calls: &Arc<Semaphore>,
+        work: impl Future<Output = Result<T, CallError>> + Send + 'static,
+        finish: impl FnOnce(Python<'_>, T) -> PyResult<Py<PyAny>> + Send + 'static,
+    ) -> PyResult<Bound<'py, PyAny>> {
         if let Some(event_loop) = event_loop {
-            return self.bridge.start(event_loop, &self.calls, work, |py, outcome| {
+            return self.bridge.start(event_loop, calls, work, |py, outcome| {
                 outcome.map_err(|error| call_error(py, &error)).and_then(|value| finish(py, value))
             });
         }
-        let outcome = self.bridge.wait(py, &self.calls, work)?;
+        let outcome = self.bridge.wait(py, calls, work)?;
         let value = outcome.map_err(|error| call_error(py, &error))?;
         finish(py, value).map(|value| value.into_bound(py))
-    }
-
-    fn held(&self, py: Python<'_>, grants: Vec<Py<Grant>>) -> Vec<Held> {
-        grants.iter().map(|grant| grant.bind(py).get().held()).collect()
     }
 }
 
@@ -223,16 +232,18 @@ pub(crate) fn connect<'py>(
     calls_in_flight_max: usize,
     event_loop: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    if !(1..=Semaphore::MAX_PERMITS).contains(&calls_in_flight_max) {
-        return Err(PyValueError::new_err("calls_in_flight_max: at least one call must be allowed"));
-    }
+    let calls_in_flight_max = calls_in_flight_max.min(Semaphore::MAX_PERMITS);
     let timeout_ms = duration("timeout", timeout_s)?.as_millis() as u64;
+    if timeout_ms == 0 {
+        return Err(PyValueError::new_err(format!("timeout: {timeout_s} s must be at least 0.001 s")));
+    }
     let settings = ConnectSettings { addresses, site, tls_ca, tls_cert, tls_key, token_file, timeout_ms };
     let options = settings.options().map_err(|text| error::cluster(py, &text))?;
     let bridge = Bridge::of_process(py)?;
     let calls = Arc::new(Semaphore::new(calls_in_flight_max));
     let work = Connection::open(options, filter);
-    let made = Session { bridge: bridge.clone(), calls: calls.clone(), connection: Mutex::new(None) };
+    let made =
+        Session { bridge: bridge.clone(), calls: calls.clone(), calls_in_flight_max, connection: Mutex::new(None) };
     if let Some(event_loop) = event_loop {
         return bridge.start(event_loop, &calls, work, |py, outcome| made.connected(py, outcome));
     }
@@ -241,8 +252,11 @@ pub(crate) fn connect<'py>(
 }
 
 impl Session {
-    fn connected(self, py: Python<'_>, outcome: Result<Connection, String>) -> PyResult<Py<PyAny>> {
-        let connection = outcome.map_err(|text| error::cluster(py, &text))?;
+    fn connected(self, py: Python<'_>, outcome: Result<Connection, OpenError>) -> PyResult<Py<PyAny>> {
+        let connection = outcome.map_err(|error| match error {
+            OpenError::Site(text) => PyValueError::new_err(format!("site: {text}")),
+            OpenError::Cluster(text) => error::cluster(py, &text),
+        })?;
         *self.connection() = Some(connection);
         self.into_py_any(py)
     }
@@ -335,12 +349,19 @@ impl Session {
         event_loop: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let filter = self.filter(py)?;
-        let held = self.held(py, grants);
+        let held: Vec<Arc<Held>> = grants.iter().map(|grant| grant.get().held()).collect();
         let work = async move {
+            // A call that never gets its turn leaves the claims as they are.
+            let settling: Vec<Settling> = held.iter().map(|held| held.settle()).collect();
             let keys: Vec<&[u8]> = held.iter().map(|held| &*held.key).collect();
             let times_ms: Vec<u64> = held.iter().filter_map(|held| held.time_ms).collect();
             let fences: Vec<Fence> = held.iter().map(|held| held.fence).collect();
-            answers_by_fences(&filter, client::Batch::from(&keys).times_ms(&times_ms), &fences, is_confirmed).await
+            let batch = client::Batch::from(&keys).times_ms(&times_ms);
+            let answers = answers_by_fences(&filter, batch, &fences, is_confirmed).await;
+            for (held, settling) in held.iter().zip(settling) {
+                held.settled(settling, answers.is_ok());
+            }
+            answers
         };
         self.run(py, event_loop, work, |py, codes| Ok(numbers(py, &codes, "uint8")?.unbind()))
     }
@@ -378,11 +399,20 @@ impl Session {
         info.set_item("name", described.name)?;
         info.set_item("kind", group.cells.kind().to_string())?;
         info.set_item("window", group.window.to_string())?;
-        info.set_item("capacity", group.capacity_events)?;
+        // The definition of a group says for how many events one group has room. Windows of a number of events have one
+        // group.
+        let groups = u64::from(described.definition.slicing.groups());
+        info.set_item("capacity", group.capacity_events.map(|events| events.saturating_mul(groups)))?;
         info.set_item("fpr", group.rate)?;
         info.set_item("needs_times", described.needs_times)?;
         info.set_item("lease_max", described.lease_max.map(|lease| lease.as_secs_f64()))?;
         Ok(info)
+    }
+
+    /// Number of calls that are in flight. Others wait for their turn.
+    #[getter]
+    fn calls_in_flight(&self) -> usize {
+        self.calls_in_flight_max.saturating_sub(self.calls.available_permits())
     }
 
     /// Waits at most `within_s` seconds until all events and releases have been sent, and closes the connection. Returns
@@ -401,7 +431,9 @@ impl Session {
             let Some(Connection { client, .. }) = connection else { return Ok(true) };
             Ok(client.flush(within).await)
         };
-        self.run(py, event_loop, work, |py, is_sent| is_sent.into_py_any(py))
+        // Closing does not wait for its turn behind other calls.
+        let own_turn = Arc::new(Semaphore::new(1));
+        self.run_with(py, event_loop, &own_turn, work, |py, is_sent| is_sent.into_py_any(py))
     }
 }
 

@@ -22,11 +22,12 @@ def binary() -> str:
 class Cluster:
     """A cluster in a folder. Its nodes have free ports."""
 
-    def __init__(self, folder: pathlib.Path, nodes: int, *flags: str) -> None:
+    def __init__(self, folder: pathlib.Path, nodes: int | None, *flags: str) -> None:
         self.folder = folder
         self.names = 0
         self.log = (folder / "up.errors").open("w")
-        command = [binary(), "up", "--nodes", str(nodes), "--data", str(folder / "data"), "--json", *flags]
+        command = [binary(), "up", "--data", str(folder / "data"), "--json", *flags]
+        command += [] if nodes is None else ["--nodes", str(nodes)]
         self.up = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
         line = self.up.stdout.readline()
         assert line, (folder / "up.errors").read_text()
@@ -53,7 +54,11 @@ class Cluster:
         return name
 
     def signal(self, node: int, number: signal.Signals) -> None:
-        os.kill(self.processes[node], number)
+        process = self.processes[node]
+        os.kill(process, number)
+        if number == signal.SIGSTOP:
+            # The signal is delivered in the background, and a node that still runs could answer.
+            eventually(lambda: is_stopped(process), what=f"the stop of process {process}")
 
     def end(self) -> None:
         for process in self.processes:
@@ -70,6 +75,14 @@ class Cluster:
             self.up.wait()
         self.up.stdout.close()
         self.log.close()
+
+
+def is_stopped(process: int) -> bool:
+    """Returns whether all threads of a process are stopped."""
+    states = [
+        path.read_text().rpartition(")")[2].split()[0] for path in pathlib.Path(f"/proc/{process}/task").glob("*/stat")
+    ]
+    return all(state == "T" for state in states)
 
 
 def eventually(condition, within_s: float = 30, what: str = "it"):

@@ -50,10 +50,10 @@ def cluster(request):
 
 @pytest.fixture
 def own_cluster(tmp_path):
-    """Returns a function that starts a cluster of this test alone."""
+    """Returns a function that starts a cluster of this test alone. The number of nodes is `None` if flags name it."""
     started = []
 
-    def start(nodes: int, *flags: str) -> Cluster:
+    def start(nodes: int | None, *flags: str) -> Cluster:
         started.append(Cluster(tmp_path, nodes, *flags))
         return started[-1]
 

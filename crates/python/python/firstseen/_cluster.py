@@ -16,6 +16,8 @@ from firstseen._verdict import Verdict, error_about
 
 #: Number of calls that one connection has in flight at most. Further calls wait.
 CALLS_IN_FLIGHT_MAX = 1024
+#: Largest number that ``calls_in_flight_max`` can have.
+_CALLS_MAX = 2**31 - 1
 #: Seconds that closing a connection waits at most until everything is sent.
 CLOSE_WITHIN_S = 2.0
 
@@ -42,8 +44,10 @@ def connect(
     - ``timeout``: seconds after which an event without an answer is undecided, and connecting fails.
     - ``calls_in_flight_max``: number of calls of all threads that are in flight at most. Further calls wait.
 
-    Raises :class:`firstseen.ClusterError` if no node answers, or if there is no such filter.
+    Raises :class:`firstseen.ClusterError` if no node answers, or if there is no such filter. Raises ``ValueError`` or
+    ``TypeError`` if an argument is wrong, and also if the filter is a tree without a place for ``site``.
     """
+    check_arguments(filter, calls_in_flight_max)
     session = _firstseen.connect(
         addresses_of(addresses),
         filter,
@@ -60,8 +64,26 @@ def connect(
 
 def addresses_of(addresses: str | Iterable[str]) -> list[str]:
     """Returns the addresses of nodes, which may be separated by commas."""
-    parts = addresses.split(",") if isinstance(addresses, str) else addresses
-    return [part.strip() for part in parts if part.strip()]
+    parts = addresses.split(",") if isinstance(addresses, str) else list(addresses)
+    for part in parts:
+        if not isinstance(part, str):
+            raise TypeError(f"addresses: {part!r} is not text such as 'host:7400'")
+    named = [part.strip() for part in parts if part.strip()]
+    if not named:
+        raise ValueError("addresses: name at least one node, such as 'host:7400'")
+    return named
+
+
+def check_arguments(filter: str, calls_in_flight_max: int) -> None:
+    """Raises an exception that names the argument which is wrong."""
+    if not isinstance(filter, str):
+        raise TypeError(f"filter: {filter!r} is not the name of a filter")
+    if not filter:
+        raise ValueError("filter: name a filter of the cluster")
+    if not isinstance(calls_in_flight_max, int):
+        raise TypeError(f"calls_in_flight_max: {calls_in_flight_max!r} is not a number of calls")
+    if not 1 <= calls_in_flight_max <= _CALLS_MAX:
+        raise ValueError(f"calls_in_flight_max: {calls_in_flight_max} must be between 1 and {_CALLS_MAX}")
 
 
 class ClusterFilter:
@@ -94,13 +116,15 @@ class ClusterFilter:
         return Verdict(self._session.judge(key, at, False))
 
     def __contains__(self, key: Key) -> bool:
+        """Returns whether the event was seen. The result is false if the cluster cannot tell: see :meth:`test`."""
         return self.test(key) is Verdict.DUPLICATE
 
     def observe_batch(self, *keys: Column, at: Column | Time | None = None, unjudged: Unjudged = "pass") -> Any:
         """Records the events of a batch, and returns which of them are new, as :meth:`firstseen.Filter.observe_batch`.
 
         ``unjudged`` says what the result contains for events that cannot be judged: ``"pass"``, ``"drop"`` or
-        ``"fail"``.
+        ``"fail"``. With ``"pass"``, the result is also true for events that another consumer has claimed. If the events
+        of the filter are claimed, use :meth:`verdicts` or ``"fail"``.
         """
         return self._session.judge_batch(keys, at, True, unjudged)
 
@@ -129,13 +153,13 @@ class ClusterFilter:
 
         ``FIRST_SEEN`` means that the event is recorded now, and ``DUPLICATE`` that it was recorded before. ``CLAIMED``
         means that the lease is lost, because another consumer holds the event. Others are undecided, and can be
-        confirmed again.
+        confirmed again. If the call raises an exception, all claims are as before.
         """
-        return self._session.settle(grants_of(claims), True)
+        return self._session.settle(grants_of(claims, self._session), True)
 
     def release_batch(self, claims: Iterable[BaseClaim]) -> list[bool]:
         """Releases the events of claims, and returns for each of them whether this program still held it."""
-        return [bool(number) for number in self._session.settle(grants_of(claims), False)]
+        return [bool(number) for number in self._session.settle(grants_of(claims, self._session), False)]
 
     def confirm_fences(self, *keys: Column, fences: Sequence[bytes], at: Column | Time | None = None) -> Any:
         """Does what :meth:`confirm_batch` does, for events that are named by their keys and the fences of their claims.
@@ -156,7 +180,8 @@ class ClusterFilter:
     def close(self, within: float = CLOSE_WITHIN_S) -> bool:
         """Closes the connection, and returns whether everything was sent, such as the releases of claims.
 
-        It waits for this at most ``within`` seconds. Later calls raise :class:`firstseen.ClusterError`.
+        It waits for this at most ``within`` seconds, but not for calls that wait for their turn. These and later calls
+        raise :class:`firstseen.ClusterError`.
         """
         return bool(self._session.close(within))
 
@@ -183,7 +208,6 @@ class BaseClaim:
         self.wait = wait
         self._session = session
         self._grant = grant
-        self._is_settled = False
 
     def __bool__(self) -> bool:
         return self._grant is not None
@@ -205,18 +229,11 @@ class BaseClaim:
         the lease ends.
         """
         self._held().keep()
-        self._is_settled = True
 
     def _held(self) -> Grant:
         if self._grant is None:
             raise LeaseLostError(f"the event is not claimed ({self.verdict.name}): test the claim before you use it")
         return self._grant
-
-    def _begin(self) -> list[Grant]:
-        """Returns the grant, which is confirmed or released by a call and no longer by leaving the block."""
-        grant = self._held()
-        self._is_settled = True
-        return [grant]
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__} {self.verdict.name}, {self.left:.1f} s left>"
@@ -234,11 +251,11 @@ class Claim(BaseClaim):
         Raises :class:`firstseen.LeaseLostError` if another consumer holds the event, and
         :class:`firstseen.UndecidedError` if the cluster cannot decide. You can then confirm again.
         """
-        return is_confirmed(self._session.settle(self._begin(), True)[0])
+        return is_confirmed(self._session.settle([self._held()], True)[0])
 
     def release(self) -> bool:
         """Releases the event, so that others can claim it. Returns whether this program still held it."""
-        return bool(self._session.settle(self._begin(), False)[0])
+        return bool(self._session.settle([self._held()], False)[0])
 
     def __enter__(self) -> Claim:
         return self
@@ -246,13 +263,15 @@ class Claim(BaseClaim):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._grant is None or self._is_settled:
+        if self._grant is None or not self._grant.is_held:
             return
-        if kind is None or issubclass(kind, Exception):
-            # If the release fails, the lease ends.
-            with suppress(Error):
-                self.release()
-        else:
+        try:
+            if kind is None or issubclass(kind, Exception):
+                # If the release fails, the lease ends.
+                with suppress(Error):
+                    self.release()
+        finally:
+            # An exception such as KeyboardInterrupt has ended the block, perhaps while the release waited for its turn.
             self._grant.release_later()
 
 
@@ -271,6 +290,11 @@ def is_confirmed(number: int) -> bool:
     return is_new(number)
 
 
-def grants_of(claims: Iterable[BaseClaim]) -> list[Grant]:
-    """Returns the grants of claims, which are confirmed or released by a call and no longer by dropping the claims."""
-    return [claim._begin()[0] for claim in claims]
+def grants_of(claims: Iterable[BaseClaim], session: Session) -> list[Grant]:
+    """Returns the grants of claims. Raises an exception if one of them is not claimed, or not with this connection."""
+    grants = []
+    for claim in claims:
+        if claim._session is not session:
+            raise ValueError("claims: a claim was made with another connection: confirm or release it there")
+        grants.append(claim._held())
+    return grants

@@ -18,7 +18,11 @@ class StateError(Error):
 
 
 class ClusterError(Error):
-    """A cluster cannot be reached, or refuses a call. No event of the call was recorded."""
+    """A cluster cannot be reached, or a call has failed.
+
+    A call that was refused, for example because the connection is closed, recorded nothing. If the message says that a
+    call ended without an answer, its events may have been recorded.
+    """
 
 
 class LeaseLostError(Error):

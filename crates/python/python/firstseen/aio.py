@@ -20,6 +20,7 @@ from firstseen._cluster import (
     CLOSE_WITHIN_S,
     BaseClaim,
     addresses_of,
+    check_arguments,
     grants_of,
     is_confirmed,
     is_new,
@@ -50,9 +51,12 @@ def connect(
     flight. Further calls wait. If a task is cancelled while its call waits, the call is never sent.
     """
 
+    check_arguments(filter, calls_in_flight_max)
+    nodes = addresses_of(addresses)
+
     async def start() -> ClusterFilter:
         session = await _firstseen.connect(
-            addresses_of(addresses),
+            nodes,
             filter,
             site=site,
             tls_ca=tls_ca,
@@ -93,11 +97,18 @@ class ClusterFilter:
         return Verdict(await self._session.judge(key, at, False, get_running_loop()))
 
     async def contains(self, key: Key) -> bool:
-        """Returns whether the event was seen, as the operator ``in`` does without asyncio."""
+        """Returns whether the event was seen, as the operator ``in`` does without asyncio.
+
+        The result is false if the cluster cannot tell: see :meth:`test`.
+        """
         return await self.test(key) is Verdict.DUPLICATE
 
     async def observe_batch(self, *keys: Column, at: Column | Time | None = None, unjudged: Unjudged = "pass") -> Any:
-        """Records the events of a batch, and returns which of them are new."""
+        """Records the events of a batch, and returns which of them are new.
+
+        With ``unjudged="pass"``, the result is also true for events that another consumer has claimed. If the events of
+        the filter are claimed, use :meth:`verdicts` or ``"fail"``.
+        """
         return await self._session.judge_batch(keys, at, True, unjudged, get_running_loop())
 
     async def test_batch(self, *keys: Column, at: Column | Time | None = None, unjudged: Unjudged = "pass") -> Any:
@@ -126,11 +137,12 @@ class ClusterFilter:
 
     async def confirm_batch(self, claims: Iterable[BaseClaim]) -> Any:
         """Records the events of claims as delivered (:meth:`firstseen.ClusterFilter.confirm_batch`)."""
-        return await self._session.settle(grants_of(claims), True, get_running_loop())
+        return await self._session.settle(grants_of(claims, self._session), True, get_running_loop())
 
     async def release_batch(self, claims: Iterable[BaseClaim]) -> list[bool]:
         """Releases the events of claims, and returns for each of them whether this program still held it."""
-        return [bool(number) for number in await self._session.settle(grants_of(claims), False, get_running_loop())]
+        numbers = await self._session.settle(grants_of(claims, self._session), False, get_running_loop())
+        return [bool(number) for number in numbers]
 
     async def confirm_fences(self, *keys: Column, fences: Sequence[bytes], at: Column | Time | None = None) -> Any:
         """Confirms events by their keys and fences (:meth:`firstseen.ClusterFilter.confirm_fences`)."""
@@ -148,7 +160,11 @@ class ClusterFilter:
         return self._session.info()
 
     async def close(self, within: float = CLOSE_WITHIN_S) -> bool:
-        """Closes the connection within ``within`` seconds, and returns whether everything was sent."""
+        """Closes the connection within ``within`` seconds, and returns whether everything was sent.
+
+        It does not wait for calls that wait for their turn. These and later calls raise
+        :class:`firstseen.ClusterError`.
+        """
         return bool(await self._session.close(within, get_running_loop()))
 
     async def __aenter__(self) -> ClusterFilter:
@@ -172,11 +188,11 @@ class Claim(BaseClaim):
         Raises :class:`firstseen.LeaseLostError` if another consumer holds the event, and
         :class:`firstseen.UndecidedError` if the cluster cannot decide. You can then confirm again.
         """
-        return is_confirmed((await self._session.settle(self._begin(), True, get_running_loop()))[0])
+        return is_confirmed((await self._session.settle([self._held()], True, get_running_loop()))[0])
 
     async def release(self) -> bool:
         """Releases the event, so that others can claim it. Returns whether this program still held it."""
-        return bool((await self._session.settle(self._begin(), False, get_running_loop()))[0])
+        return bool((await self._session.settle([self._held()], False, get_running_loop()))[0])
 
     async def __aenter__(self) -> Claim:
         return self
@@ -184,13 +200,15 @@ class Claim(BaseClaim):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._grant is None or self._is_settled:
+        if self._grant is None or not self._grant.is_held:
             return
-        if kind is None or issubclass(kind, Exception):
-            # If the release fails, the lease ends.
-            with suppress(Error):
-                await self.release()
-        else:
+        try:
+            if kind is None or issubclass(kind, Exception):
+                # If the release fails, the lease ends.
+                with suppress(Error):
+                    await self.release()
+        finally:
+            # The task is cancelled, perhaps while its release waited for its turn.
             self._grant.release_later()
 
 
