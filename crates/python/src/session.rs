@@ -169,10 +169,9 @@ impl Session {
     /// Returns the filter, unless the connection was closed, or belongs to another process.
     fn filter(&self, py: Python<'_>) -> PyResult<client::Filter> {
         self.bridge.check_process(py)?;
-        match self.connection().as_ref() {
-            Some(connection) => Ok(connection.filter.clone()),
-            None => Err(error::cluster(py, &"the connection is closed: call firstseen.connect again")),
-        }
+        // No Python code runs while the lock is held.
+        let filter = self.connection().as_ref().map(|connection| connection.filter.clone());
+        filter.ok_or_else(|| error::cluster(py, &"the connection is closed: call firstseen.connect again"))
     }
 
     /// Runs a call, and returns what `finish` makes of its result, or a future of it.

@@ -267,7 +267,8 @@ def test_a_full_filter_ends_the_crawl(site, tmp_path):
 
 
 def test_a_page_whose_callback_fails_is_done(site, tmp_path):
+    """A callback that failed before it returned anything never ended its page, so a kill repeated the failure."""
     crawls = Crawls(site, tmp_path)
-    crawls.finish(spider="FailingSpider")
+    assert "the page cannot be parsed" in crawls.finish(spider="FailingSpider")
     assert crawls.content().is_closed and not crawls.content().pending
     assert set(site.counts.values()) == {1}
