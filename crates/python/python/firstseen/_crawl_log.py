@@ -178,6 +178,8 @@ def read(path: Path, visit: Callable[[Seen], None] | None = None, is_answered: b
             asked = (_page(body)[0], place) if kind == _ASKED else None
             if requested is not None:
                 page, page_place = requested
+                # The pages stay in the order of their places.
+                content.pending.pop(page.fingerprint, None)
                 content.pending[page.fingerprint] = page_place
                 if visit is not None:
                     visit(page)
@@ -192,13 +194,15 @@ def read(path: Path, visit: Callable[[Seen], None] | None = None, is_answered: b
 
 def requests(path: Path, content: Content) -> Iterator[tuple[Seen, bytes]]:
     """Reads the pages that are not done, and their requests, in order."""
+    places = iter(content.pending.values())
+    next_place = next(places, None)
     with path.open("rb") as file:
-        for place in content.pending.values():
-            file.seek(place)
-            record = _next_record(file, content.whole_bytes - place)
-            if record is None:
-                raise CrawlLogError(f"{path} is damaged at byte {place}")
-            yield _page(record[1])
+        for _, body, place in _records(file, content.whole_bytes):
+            if place == next_place:
+                yield _page(body)
+                next_place = next(places, None)
+    if next_place is not None:
+        raise CrawlLogError(f"{path} is damaged before byte {next_place}")
 
 
 def _page(body: bytes) -> tuple[Seen, bytes]:

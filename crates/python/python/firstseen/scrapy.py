@@ -161,7 +161,8 @@ class DupeFilter(BaseDupeFilter):
         self._resumed: Request | None = None
         #: Fingerprints of pages that could not be judged, and were requested by this process.
         self._undecided: dict[bytes, None] = {}
-        self._is_stopped = False
+        #: Closing of the spider, if this filter has begun it.
+        self._stopping: Any = None
         self._debug = crawler.settings.getbool("DUPEFILTER_DEBUG")
         self._logs_duplicates = True
         self._logs_undecided = True
@@ -355,16 +356,15 @@ class DupeFilter(BaseDupeFilter):
 
     def _stop(self, reason: str, message: str) -> None:
         """Closes the spider."""
-        if self._is_stopped:
+        if self._stopping is not None:
             return
-        self._is_stopped = True
         logger.error(message)
         engine = self._crawler.engine
         assert engine is not None and self._crawler.spider is not None
         if hasattr(engine, "close_spider_async"):
-            deferred_from_coro(engine.close_spider_async(reason=reason))
+            self._stopping = deferred_from_coro(engine.close_spider_async(reason=reason))
         else:
-            engine.close_spider(self._crawler.spider, reason)
+            self._stopping = engine.close_spider(self._crawler.spider, reason)
 
     def _request_scheduled(self, request: Request, spider: Spider) -> None:
         mark = request.meta.get(_END_META)
