@@ -73,3 +73,7 @@ package:
 # Everything that must hold before a change lands
 ci:
     .ci/run
+
+# The wheel and the source distribution of the Python package, in target/wheels
+wheel:
+    crates/python/wheel
