@@ -374,7 +374,7 @@ def connect():
     try:
         firstseen.connect("127.0.0.1:1", "clicks", timeout=0.1)
     except firstseen.ClusterError:
-        print("refused")
+        print("refused\\n", end="")
 
 def register(function, *arguments):
     # Python runs other threads while it runs this function, as it may at any call of Python code.
