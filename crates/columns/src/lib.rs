@@ -2,7 +2,7 @@
 //!
 //! A batch of rows becomes events in the same way as a block of text does in `firstseen-records`. The result is a
 //! [`ParsedBlock`](firstseen_records::ParsedBlock), in which the span of a record is the number of its row in the
-//! batch. A value is hashed as the text that it has in a CSV file, so a filter recognises a key in both forms. The page
+//! batch. A value is hashed as text, so a filter recognises a key of texts and integers in both forms. The page
 //! `docs/reference/hashing.md` lists how the value of each type is written.
 //!
 //! - [`Column`] reads the values of one array, and [`visit_keys`] the keys in several columns.

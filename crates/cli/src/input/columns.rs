@@ -11,7 +11,7 @@ use anyhow::Context;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use firstseen_columns::{ColumnError, ColumnFormat, FileError, RowParser, RowReader, Rows, SchemaRef};
 
-use super::{Batch, Input, is_stdin, is_stream, name, stdin_file_bytes};
+use super::{Batch, FileByFile, Input, is_stdin, is_stream, name, stdin_file_bytes};
 use crate::exit::{UsageError, file_error};
 
 /// Files of rows as an input.
@@ -140,8 +140,11 @@ impl ColumnFiles {
     ) -> Self {
         Self { files, format, first, parser, schema, current: None, refusal: None }
     }
+}
 
-    /// Opens the file after the current file. Returns false if there is no further file.
+impl FileByFile for ColumnFiles {
+    type Records = Rows;
+
     fn open_next(&mut self) -> anyhow::Result<bool> {
         let file = self.current.as_ref().map_or(0, |current| current.file + 1);
         let before_bytes = self.current.as_ref().map_or(0, Current::input_bytes);
@@ -155,7 +158,6 @@ impl ColumnFiles {
         Ok(true)
     }
 
-    /// Fills `batch` with the next rows of the current file. Returns false at the end of the file.
     fn read_current(&mut self, batch: &mut Batch<Rows>) -> anyhow::Result<bool> {
         let Some(current) = &mut self.current else { return Ok(false) };
         if let Some(refusal) = self.refusal.take() {
@@ -176,6 +178,11 @@ impl ColumnFiles {
         batch.input_bytes = current.input_bytes();
         Ok(true)
     }
+
+    fn current_name(&self) -> String {
+        let file = self.current.as_ref().map_or(0, |current| current.file);
+        self.files.get(file).map_or_else(String::new, |path| name(path))
+    }
 }
 
 impl Current {
@@ -192,16 +199,7 @@ impl Input for ColumnFiles {
     }
 
     fn read(&mut self, batch: &mut Batch<Rows>) -> anyhow::Result<bool> {
-        loop {
-            let read = self.read_current(batch);
-            let file = self.current.as_ref().map_or(0, |current| current.file);
-            if read.with_context(|| self.files.get(file).map_or_else(String::new, |path| name(path)))? {
-                return Ok(true);
-            }
-            if !self.open_next()? {
-                return Ok(false);
-            }
-        }
+        self.read_next(batch)
     }
 }
 

@@ -24,6 +24,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use anyhow::Context;
 use firstseen_filter::AHEAD_EVENTS_MAX;
 use firstseen_records::{ParsedBlock, RecordSpan, Records};
 use same_file::Handle;
@@ -50,6 +51,38 @@ pub(crate) trait Input: Send + 'static {
     /// Returns an error if the input fails, or if it does not fit the flags ([`UsageError`]). The records before the
     /// error were in earlier batches, and nothing is read after the error.
     fn read(&mut self, batch: &mut Batch<Self::Records>) -> anyhow::Result<bool>;
+}
+
+/// Files that are read one after the other.
+pub(crate) trait FileByFile {
+    /// Form of the records.
+    type Records: Records;
+
+    /// Fills `batch` with the next records of the current file. Returns false at the end of the file, and if no file is
+    /// open yet.
+    fn read_current(&mut self, batch: &mut Batch<Self::Records>) -> anyhow::Result<bool>;
+
+    /// Returns the name of the current file in messages. The result is empty if no file is open yet.
+    fn current_name(&self) -> String;
+
+    /// Opens the file after the current file. Returns false if there is no further file.
+    fn open_next(&mut self) -> anyhow::Result<bool>;
+
+    /// Fills `batch` with the next records of any file. Returns false at the end of the last file.
+    ///
+    /// # Errors
+    /// Returns an error that begins with the name of the file if the file cannot be read.
+    fn read_next(&mut self, batch: &mut Batch<Self::Records>) -> anyhow::Result<bool> {
+        loop {
+            let read = self.read_current(batch);
+            if read.with_context(|| self.current_name())? {
+                return Ok(true);
+            }
+            if !self.open_next()? {
+                return Ok(false);
+            }
+        }
+    }
 }
 
 /// A batch of consecutive records from one file.

@@ -8,7 +8,7 @@ use anyhow::Context;
 use firstseen_records::{Block, BlockOptions, BlockReader, ConfigError, RecordFormat, RecordParser, hint};
 
 use super::first::Opened;
-use super::{Batch, Input, beginning, is_stream, name};
+use super::{Batch, FileByFile, Input, beginning, is_stream, name};
 use crate::exit::UsageError;
 
 /// Number of bytes at the beginning of an input that are enough to recognise what it contains.
@@ -61,8 +61,11 @@ impl TextFiles {
     ) -> Self {
         Self { files, first, format, block_options, parser, current: None, beginning: Vec::new(), refusal: None }
     }
+}
 
-    /// Opens the file after the current file. Returns false if there is no further file.
+impl FileByFile for TextFiles {
+    type Records = Block;
+
     fn open_next(&mut self) -> anyhow::Result<bool> {
         let file = self.current.as_ref().map_or(0, |current| current.file + 1);
         let before_bytes = self.current.as_ref().map_or(0, Current::input_bytes);
@@ -75,7 +78,6 @@ impl TextFiles {
         Ok(true)
     }
 
-    /// Fills `batch` with the next records of the current file. Returns false at the end of the file.
     fn read_current(&mut self, batch: &mut Batch<Block>) -> anyhow::Result<bool> {
         let Some(current) = &mut self.current else { return Ok(false) };
         if let Some(refusal) = self.refusal.take() {
@@ -98,6 +100,11 @@ impl TextFiles {
         batch.input_bytes = current.input_bytes();
         Ok(true)
     }
+
+    fn current_name(&self) -> String {
+        let file = self.current.as_ref().map_or(0, |current| current.file);
+        self.files.get(file).map_or_else(String::new, |path| name(path))
+    }
 }
 
 impl Input for TextFiles {
@@ -108,19 +115,13 @@ impl Input for TextFiles {
     }
 
     fn read(&mut self, batch: &mut Batch<Block>) -> anyhow::Result<bool> {
-        loop {
-            let read = self.read_current(batch);
-            let file = self.current.as_ref().map_or(0, |current| current.file);
-            if read.with_context(|| self.files.get(file).map_or_else(String::new, |path| name(path)))? {
-                return Ok(true);
-            }
-            if !self.open_next()? {
-                let finished = self.parser.finish();
-                let separator = self.block_options.separator;
-                finished.map_err(|error| unsuitable_error(&error, &self.beginning, self.format, separator))?;
-                return Ok(false);
-            }
+        if self.read_next(batch)? {
+            return Ok(true);
         }
+        let separator = self.block_options.separator;
+        let finished = self.parser.finish();
+        finished.map_err(|error| unsuitable_error(&error, &self.beginning, self.format, separator))?;
+        Ok(false)
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) const BATCH_BYTES: u64 = 2 << 20;
 pub enum ColumnFormat {
     /// A file of Apache Parquet. It ends with its index, so a reader needs the whole file.
     Parquet,
-    /// A stream of Apache Arrow (IPC). Files of Arrow (Feather version 2) contain such a stream, and can be read too.
+    /// A stream of Apache Arrow (IPC). Files of Arrow (Feather version 2) can be read too.
     Arrow,
 }
 

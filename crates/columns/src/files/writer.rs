@@ -17,12 +17,12 @@ use super::{FileError, Template};
 /// Writes rows to a file or a stream. A Parquet file can be read only after [`finish`](Self::finish). In a stream of
 /// Arrow, each call of [`write`](Self::write) writes a batch that can be read at once.
 pub struct RowWriter<W: Write + Send> {
-    form: Form<W>,
+    encoder: Encoder<W>,
 }
 
-enum Form<W: Write + Send> {
+enum Encoder<W: Write + Send> {
     Parquet(Box<ArrowWriter<W>>),
-    Arrow { encoder: Box<StreamEncoder>, to: W },
+    Arrow { stream: Box<StreamEncoder>, to: W },
 }
 
 impl<W: Write + Send> RowWriter<W> {
@@ -32,14 +32,14 @@ impl<W: Write + Send> RowWriter<W> {
     /// Returns a [`FileError`] if rows with this schema cannot be written.
     pub fn new(to: W, template: &Template) -> Result<Self, FileError> {
         let schema = template.schema();
-        let form = match template.parquet_options() {
+        let encoder = match template.parquet_options() {
             Some(options) => {
                 let writer = ArrowWriter::try_new_with_options(to, Arc::clone(schema), options);
-                Form::Parquet(Box::new(writer.map_err(unwritable)?))
+                Encoder::Parquet(Box::new(writer.map_err(unwritable)?))
             }
-            None => Form::Arrow { encoder: Box::new(StreamEncoder::try_new(schema).map_err(unwritable)?), to },
+            None => Encoder::Arrow { stream: Box::new(StreamEncoder::try_new(schema).map_err(unwritable)?), to },
         };
-        Ok(Self { form })
+        Ok(Self { encoder })
     }
 
     /// Writes rows.
@@ -47,10 +47,10 @@ impl<W: Write + Send> RowWriter<W> {
     /// # Errors
     /// Returns a [`FileError`] if the rows cannot be written.
     pub fn write(&mut self, rows: &RecordBatch) -> Result<(), FileError> {
-        match &mut self.form {
-            Form::Parquet(writer) => unharmed(|| writer.write(rows).map_err(unwritable)),
-            Form::Arrow { encoder, to } => {
-                let parts = unharmed(|| encoder.encode(&compact(rows)).map_err(unwritable))?;
+        match &mut self.encoder {
+            Encoder::Parquet(writer) => unharmed(|| writer.write(rows).map_err(unwritable)),
+            Encoder::Arrow { stream, to } => {
+                let parts = unharmed(|| stream.encode(&compact(rows)).map_err(unwritable))?;
                 Ok(to.write_all(&joined(&parts))?)
             }
         }
@@ -62,9 +62,9 @@ impl<W: Write + Send> RowWriter<W> {
     /// # Errors
     /// Returns a [`FileError`] if the bytes cannot be written.
     pub fn flush(&mut self) -> Result<(), FileError> {
-        match &mut self.form {
-            Form::Parquet(writer) => Ok(writer.inner_mut().flush()?),
-            Form::Arrow { to, .. } => Ok(to.flush()?),
+        match &mut self.encoder {
+            Encoder::Parquet(writer) => Ok(writer.inner_mut().flush()?),
+            Encoder::Arrow { to, .. } => Ok(to.flush()?),
         }
     }
 
@@ -73,10 +73,10 @@ impl<W: Write + Send> RowWriter<W> {
     /// # Errors
     /// Returns a [`FileError`] if the end cannot be written. The file cannot be read then.
     pub fn finish(self) -> Result<W, FileError> {
-        match self.form {
-            Form::Parquet(writer) => unharmed(|| writer.into_inner().map_err(unwritable)),
-            Form::Arrow { encoder, mut to } => {
-                let parts = encoder.finish().map_err(unwritable)?;
+        match self.encoder {
+            Encoder::Parquet(writer) => unharmed(|| writer.into_inner().map_err(unwritable)),
+            Encoder::Arrow { stream, mut to } => {
+                let parts = stream.finish().map_err(unwritable)?;
                 to.write_all(&joined(&parts))?;
                 to.flush()?;
                 Ok(to)
