@@ -62,6 +62,8 @@ pub(crate) struct RetryState {
     /// Whether an attempt that was never answered may have recorded events.
     may_have_recorded: bool,
     refused: Option<Reason>,
+    /// Whether a caller was told that its event is not recorded, although the batch is sent again for other events.
+    has_refused_events: bool,
 }
 
 /// Next step for a batch that a node refused as a whole.
@@ -79,6 +81,16 @@ impl RetryState {
     /// Notes that the stream ended before the answer arrived, or that the answer was invalid.
     pub(crate) fn lost(&mut self) {
         self.may_have_recorded = true;
+    }
+
+    /// Notes that a caller was told that its event is not recorded.
+    pub(crate) fn refuse_events(&mut self) {
+        self.has_refused_events = true;
+    }
+
+    /// Returns whether a caller was told that its event is not recorded.
+    pub(crate) fn has_refused_events(&self) -> bool {
+        self.has_refused_events
     }
 
     /// Returns whether an attempt may have recorded events.

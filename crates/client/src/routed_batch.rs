@@ -419,7 +419,14 @@ impl RoutedBatch {
     /// function considers only events for which `is_down` returns `true`. All other events stay in the batch.
     pub(crate) fn answer_unrecoverable(&mut self, is_down: impl Fn(usize) -> bool) {
         let vain = self.unrecoverable_events(is_down);
-        let answer = Answer::undecided(self.tries.reason_for_callers(Reason::SlicesDown));
+        if vain.is_empty() {
+            return;
+        }
+        let reason = self.tries.reason_for_callers(Reason::SlicesDown);
+        if !reason.may_have_recorded() {
+            self.tries.refuse_events();
+        }
+        let answer = Answer::undecided(reason);
         self.audit(None, |event| vain.contains(&event).then_some(answer.decision));
         let answered = self.callers.answer_some(|event| vain.contains(&event).then_some(answer));
         self.filter.core().release(answered);

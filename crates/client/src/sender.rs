@@ -401,11 +401,7 @@ impl NodeSender {
         {
             let answered = piece.answer_definite(answers.clock_ms(), |event| answer_to(&answers, event));
             note_degraded(&piece, &answers, listed.unwrap_or(answered));
-            if answers
-                .decisions()
-                .iter()
-                .any(|decision| matches!(decision, Decision::Undecided(reason) if reason.may_have_recorded()))
-            {
+            if answers.decisions().iter().any(may_have_recorded) {
                 piece.tries.lost();
             }
             return self.send_again(piece, next);
@@ -423,7 +419,8 @@ impl NodeSender {
     /// The next step then concerns only the remaining events.
     ///
     /// `map_version` is the version of the node's cluster map. `is_down` returns whether an event needs slices that are
-    /// down.
+    /// down. If an event may be recorded without a decision, the reason is not that slices are down (`retry_reason`), so
+    /// no event is answered early.
     fn next_after(
         &mut self,
         piece: &mut RoutedBatch,
@@ -448,7 +445,7 @@ impl NodeSender {
     }
 
     fn send_again(&mut self, piece: RoutedBatch, next: AfterRefusal) {
-        let mut piece = piece.into_retry();
+        let Some(mut piece) = piece.into_retry() else { return };
         piece.is_sent = false;
         let due = match next {
             AfterRefusal::Answer(reason) => return piece.answer_all(reason),
@@ -555,6 +552,11 @@ fn retry_reason(decisions: &[Decision], operation: Operation) -> Option<Reason> 
         }
     }
     outage
+}
+
+/// Returns whether a node may have recorded an event although it has not decided it.
+fn may_have_recorded(decision: &Decision) -> bool {
+    matches!(decision, Decision::Undecided(reason) if reason.may_have_recorded())
 }
 
 /// Returns the answer that a reply gives to one event.

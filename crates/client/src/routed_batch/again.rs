@@ -27,20 +27,28 @@ impl RoutedBatch {
         self.callers.note_holds(holds);
     }
 
-    /// Returns the part of the batch that must be sent again. In most cases this is the whole batch, because a node
-    /// recognises a retry by the batch's sequence number, which stands for all of its events.
+    /// Returns the part of the batch that must be sent again, or `None` if no caller waits any more. In most cases this
+    /// is the whole batch, because a node recognises a retry by the batch's sequence number, which stands for all of
+    /// its events.
     ///
-    /// A batch of claims is reduced to the events that have no answer yet. An answered event must not be claimed again,
-    /// because its caller may already have released it, and the retry would give the caller a claim that it does not
-    /// know about.
-    pub(crate) fn into_retry(mut self) -> Self {
-        if !matches!(self.operation, Operation::Claim { .. }) || self.awaited() == self.events() {
-            return self;
+    /// In two cases, the batch is reduced to the events that have no answer yet:
+    ///
+    /// - A batch of claims. The caller of an answered event may already have released its claim, and the retry would
+    ///   give the caller a claim that it does not know about.
+    /// - A batch with an event that was answered as not recorded. The retry could record that event, and the next
+    ///   submission of the same event would be called a duplicate although no caller has got it as first-seen.
+    pub(crate) fn into_retry(mut self) -> Option<Self> {
+        if self.awaited() == 0 {
+            return None;
+        }
+        let is_reduced = matches!(self.operation, Operation::Claim { .. }) || self.tries.has_refused_events();
+        if !is_reduced || self.awaited() == self.events() {
+            return Some(self);
         }
         let awaited: Vec<usize> = (0..self.events()).filter(|event| self.callers.awaits(*event)).collect();
         let rest = self.split_off_renumbered(&awaited);
         self.callers = Callers::default();
-        rest
+        Some(rest)
     }
 }
 
