@@ -19,7 +19,7 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use crate::clock::{EPOCH_MS, now_us};
-use crate::cluster::{FILTER, node_name, secret};
+use crate::cluster::{self, FILTER, node_name, secret};
 use crate::net::SimConnector;
 use crate::scenario::Scenario;
 use crate::shared_history::{SharedHistory, lock};
@@ -51,21 +51,20 @@ struct Sought {
 }
 
 /// Looks for the cells of every delivery at each level from its leaf to the root, and records missing cells.
-pub async fn look(
-    scenario: &Scenario,
-    map: &ClusterMap,
-    connector: &SimConnector,
-    history: &SharedHistory,
-) -> turmoil::Result {
+///
+/// Each check uses the present cluster map. A copy that becomes complete raises the epoch of its filter, and nodes refuse
+/// lookups with an earlier epoch.
+pub async fn look(scenario: &Scenario, connector: &SimConnector, history: &SharedHistory) -> turmoil::Result {
     let levels = Levels::new(Arc::new(connector.clone()), u128::from(scenario.seed) << 64 | u128::from(u32::MAX));
-    levels.follow(map);
-    let paths: Vec<Vec<PathLevel>> = (0..scenario.nodes).map(|site| path(site, scenario, map)).collect();
     let end = Instant::now() + SETTLING_MAX;
     let mut looks = 0;
     let missing = loop {
+        let map = cluster::map_now(connector, scenario.nodes).await?;
+        levels.follow(&map);
+        let paths: Vec<Vec<PathLevel>> = (0..scenario.nodes).map(|site| path(site, scenario, &map)).collect();
         let all = lock(history).clone();
-        let asked = wanted(scenario, map, &paths, &all)?;
-        let missing = join_all(asked.into_iter().map(|(filter, sought)| ask(map, &levels, filter, sought))).await;
+        let asked = wanted(scenario, &map, &paths, &all)?;
+        let missing = join_all(asked.into_iter().map(|(filter, sought)| ask(&map, &levels, filter, sought))).await;
         let missing = missing.concat();
         looks = if missing.is_empty() { looks + 1 } else { 0 };
         if looks == LOOKS || Instant::now() > end {

@@ -71,8 +71,7 @@ impl Operator {
             lock(&self.history).lagging = lagging;
         }
         if scenario.tree.is_some() {
-            let map = cluster::map_now(&self.connector, scenario.nodes).await?;
-            cells::look(scenario, &map, &self.connector, &self.history).await?;
+            cells::look(scenario, &self.connector, &self.history).await?;
         }
         self.quiet.send(true);
         Ok(())

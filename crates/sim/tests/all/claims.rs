@@ -110,11 +110,12 @@ fn found_at(rule: Rule) -> Option<(&'static str, u64)> {
         Rule::GrantsRecordNothing | Rule::RespectsClaims | Rule::ReportsUnknownClaims => ("--moves", 0),
         Rule::AwaitsFormerGrants => ("--moves", 14),
         Rule::CountsLeasesFromRequest => ("--moves", 15),
-        Rule::AwaitsAllAnswers => ("--moves", 21),
         Rule::FormerHeadsVeto => ("--moves", 41),
         Rule::RetestsWaiters => ("--moves", 2),
         Rule::AwaitsFormerFilters => ("--altered-claims", 0),
         Rule::InheritsClaims => ("--altered-claims", 1),
+        // Only one scenario in hundreds shows it. `crates/routing/tests/all/claim_moves.rs` tests it.
+        Rule::AwaitsAllAnswers => return None,
         // `crates/routing/tests/all/claim_moves.rs` tests these rules.
         Rule::ChecksFences | Rule::ConfirmsAwaitAll | Rule::RemembersClaims | Rule::ClaimsExpire => return None,
         rule => panic!("{rule:?} is no rule of claims"),

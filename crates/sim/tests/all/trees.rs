@@ -128,7 +128,7 @@ fn a_broken_rule_breaks_the_law_of_one_winner() {
         ("single-flight", 1, OwnerLimits { rules: Rules::without(Rule::SingleFlight), ..kept }),
         (
             "an event in flight until its cells are set",
-            2,
+            1,
             OwnerLimits { rules: Rules::without(Rule::AwaitsSets), ..kept },
         ),
     ] {
