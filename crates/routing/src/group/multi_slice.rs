@@ -225,6 +225,10 @@ impl MultiSliceGroup {
     /// Ends the restore after the last entry.
     pub(crate) fn end_restore(&mut self, is_whole: bool) {
         self.kept.end_restore(is_whole, &mut self.local, &mut self.replays.guard);
+        if self.local.tree.decides_alone() {
+            // The journal does not tell which replies were degraded. The earlier process may have decided any event alone.
+            self.replays.degraded_ms = Some(self.local.present.now_ms());
+        }
     }
 
     /// Begins a checkpoint and returns everything except the cells.

@@ -119,6 +119,23 @@ fn the_next_process_knows_and_reports_what_the_last_one_decided_alone() {
     assert!(report(&mut last.owner, &mut kept).is_none());
 }
 
+/// Regression test. A producer that lost the reply of a leaf asked again after the leaf had restarted, and got the same
+/// verdict without the mark that another site may have seen the event.
+#[test]
+fn a_verdict_that_is_repeated_after_a_restart_is_still_marked_as_decided_alone() {
+    let (mut leaf, mut kept) = durable_leaf(OwnerLimits::default());
+    let event = leaf.events().next().unwrap();
+    decide_alone(&mut leaf, std::slice::from_ref(&event), &mut kept);
+
+    let mut next = next_process(&leaf, &kept, OwnerLimits::default());
+    next.submissions -= 1;
+    let repeated = keep(next.submit(&event, None), &mut kept).into_iter().find_map(|command| match command {
+        Command::Reply(reply) => Some((reply.answers.decisions()[0], reply.answers.is_degraded())),
+        _ => None,
+    });
+    assert_eq!(repeated, Some((Decision::FirstSeen, true)));
+}
+
 #[test]
 fn a_checkpoint_contains_events_that_have_not_been_reported() {
     let (mut leaf, mut kept) = durable_leaf(OwnerLimits::default());
