@@ -84,6 +84,7 @@ mod traces;
 mod tree;
 mod tree_cut_offs;
 mod tree_kept;
+mod tree_owed;
 mod tree_places;
 mod up;
 mod waiting;

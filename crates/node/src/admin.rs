@@ -9,6 +9,7 @@
 mod access;
 mod backup;
 mod errors;
+mod owed;
 mod skew;
 mod slices;
 
@@ -171,6 +172,7 @@ impl Admin for AdminService {
             holds_format: holds_format(&self.meta),
             same_on_all: config.timing.settings(),
             confirms_waiting: self.endpoints.redis.get().map_or(0, |endpoint| endpoint.confirms_waiting()),
+            owed: owed::report(&self.owners, &self.views).await,
         }))
     }
 

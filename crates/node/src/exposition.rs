@@ -32,6 +32,7 @@ use crate::clocks::ClockAlarms;
 use crate::health::Health;
 use crate::metrics::{Metrics, by_name};
 use crate::open_counts::{OpenCounts, OpenEndpoints};
+use crate::owing::Owing;
 use gathering::Gathering;
 pub(crate) use text_format::{TextFormat, older};
 
@@ -48,6 +49,8 @@ pub(crate) struct Exposition {
     pub(crate) memory_max_bytes: u64,
     /// Maximum number of slices of a filter that have their own series.
     pub(crate) slices_max: u32,
+    /// Maximum number of events that a slice group of a tree level may owe to its parent level.
+    pub(crate) owed_events_max: u32,
 }
 
 impl Exposition {
@@ -73,7 +76,8 @@ impl Exposition {
         machine::show(&mut now.registry, &self.health, self.memory_max_bytes, &looks);
         refused::show(&mut now, self.audit.refusals());
         process::show_build(&mut now);
-        groups::show(&mut now, &map, &looks, self.slices_max);
+        let owing = Owing { now_ms: self.health.clock.monotonic_ms(), events_max: self.owed_events_max };
+        groups::show(&mut now, &map, &looks, self.slices_max, owing);
         let mut process = Registry::default();
         process::show(&mut process);
         let mut unsorted = String::new();

@@ -45,6 +45,7 @@ mod metrics;
 mod node;
 mod node_error;
 mod open_counts;
+mod owing;
 mod owner;
 mod parent_queries;
 mod quotas;

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use firstseen_routing::LevelReply;
 use firstseen_routing::{
     AskCells, BackupCells, CellParts, Command, Ending, FilterId, GroupReply, GroupState, Moment, MonotonicMs, NodeId,
-    PeerMessage, Reason, Submission,
+    OwedCounts, PeerMessage, Reason, Submission,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
@@ -312,6 +312,13 @@ impl Owners {
     pub(crate) async fn clock_ms(&self, filter: FilterId) -> Option<u64> {
         let clocks = self.ask(|reply| Work::asking(reply, move |groups, _, _| groups.clock_ms(filter))).await;
         clocks.into_iter().flatten().max()
+    }
+
+    /// Returns the slice groups of this node that have decided events without the parent level of their filter tree,
+    /// and have not reported all of them yet. The method reads no cells, so it is cheap.
+    pub(crate) async fn owed(&self) -> Vec<(GroupKey, OwedCounts)> {
+        let owed = self.ask(|reply| Work::asking(reply, |groups, _, _| groups.owed())).await;
+        owed.into_iter().flatten().collect()
     }
 
     /// Reads a part of the cells of a slice for a backup. Besides the cells, the result tells whether the slice is

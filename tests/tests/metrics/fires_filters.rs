@@ -1,7 +1,8 @@
-//! Checks three alerts about filters, which fire in the following cases:
+//! Checks alerts about filters, which fire in the following cases:
 //!
 //! - A filter has more false positives than promised.
 //! - An upper level of a tree has no space for further events.
+//! - A level of a tree decides events alone, and has little room for more of them.
 //! - A node receives messages that no correct node sends.
 
 use firstseen_routing::{ClusterId, Incarnation, NodeId};
@@ -74,6 +75,41 @@ fn an_alert_fires_when_the_level_above_has_no_room_for_what_a_level_decided_alon
     eventually("some are lost", || greatest(&nodes[0], "firstseen_filter_journal_lost_events_total") > 0.0);
     recording.scrape(21);
     recording.assert_only_alert(&rules(), "FirstseenEventsLostAbove", 19, 21);
+}
+
+#[test]
+fn alerts_fire_while_a_level_decides_alone_and_when_it_has_little_room_for_more() {
+    if !has_promtool() {
+        return;
+    }
+    let folder = Folder::new();
+    let cluster = LocalCluster::start(&folder, "--sites athens,oslo,ioannina");
+    let leaf = |site: &str| format!("[[place]]\nname = \"{site}\"\nparent = \"root\"\nsites = [\"{site}\"]\n");
+    let leaves = ["athens", "oslo", "ioannina"].map(leaf).concat();
+    let root = "[[place]]\nname = \"root\"\nsites = [\"oslo\"]\n";
+    folder.write("tree.toml", format!("mode = \"dense\"\ncut_off = \"local\"\n{root}{leaves}"));
+    cluster.create(&folder, "clicks", "--window unbounded --capacity 200k --tree-file tree.toml").ok();
+    let nodes = scraped(&cluster);
+    let mut recording = Recording::of(&nodes[..1]);
+    recording.scrape(0);
+    recording.scrape(19);
+    let oslo = cluster.processes()[1];
+    kill(oslo, Signal::SIGSTOP).expect("a process");
+    eventually("Athens decides alone", || {
+        number(&ask(&folder, &cluster, "--filter clicks --site athens", 0..10), "first_seen") > 0
+    });
+    eventually("it has events to report", || greatest(&nodes[0], "firstseen_filter_journal_events") > 0.0);
+    recording.scrape(20);
+    recording.scrape(23);
+    // The limit of a slice group is 65,536 events.
+    let alone = ask(&folder, &cluster, "--filter clicks --site athens", 1_000..61_000);
+    assert!(number(&alone, "first_seen") > 59_900, "{alone}");
+    eventually("there is little room", || greatest(&nodes[0], "firstseen_filter_journal_full_max_ratio") > 0.8);
+    recording.scrape(40);
+    recording.scrape(43);
+    kill(oslo, Signal::SIGCONT).expect("a process");
+    recording.assert_only_alert(&rules(), "FirstseenLevelDecidesAlone", 18, 23);
+    recording.assert_only_alert(&rules(), "FirstseenOwedEventsNearlyFull", 23, 43);
 }
 
 /// Returns the ends of a link from node 2 to node 1, as any observer of the cluster can find them out.

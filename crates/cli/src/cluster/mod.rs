@@ -6,6 +6,7 @@ mod backup;
 pub(crate) mod claims;
 pub mod connect;
 mod form;
+mod identified;
 mod leading;
 mod moves;
 pub(crate) mod places;

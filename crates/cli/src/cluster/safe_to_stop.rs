@@ -10,21 +10,19 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use firstseen_routing::stopping::{Loss, Obstacle, obstacles, ranges, unconfirmed};
-use firstseen_routing::{ClusterMap, NodeId};
-use firstseen_wire::proto::admin::IdentifyRequest;
+use firstseen_routing::stopping::{Forgets, Loss, Obstacle, may_owe, obstacles, owed, ranges, unconfirmed};
+use firstseen_routing::{ClusterMap, FilterId, NodeId};
 use serde::Serialize;
-use tokio::time::{Duration, sleep, timeout};
+use tokio::time::{Duration, sleep};
 
 use super::connect::Operator;
+use super::identified::identified;
 use super::leading::committed;
 use super::{ClusterStatus, NodeArgs, node_named};
 use crate::exit::FAILED;
 
 /// Pause before the next check.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
-/// How long the node itself may take to report how many claims its Redis or HTTP endpoint must still confirm.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the search for a leader may take.
 const LEADER_MAX: Duration = Duration::from_secs(15);
 
@@ -79,10 +77,15 @@ struct Reason {
 pub(super) async fn run(args: &SafeToStopArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let member = args.member.operator()?;
     let mut shown: Vec<Reason> = Vec::new();
+    let mut has_told_unknown = false;
     loop {
         let status = committed(&member, LEADER_MAX).await?;
         let node = node_named(&status.map, &args.node)?;
-        let found = current_obstacles(&member, &status, node).await;
+        let Found { obstacles: found, unknown } = current_obstacles(&member, &status, node).await;
+        if let Some(unknown) = unknown.filter(|_| !has_told_unknown) {
+            notice!("firstseen: {unknown}");
+            has_told_unknown = true;
+        }
         let map = &status.map;
         let against: Vec<&Obstacle> = found.iter().filter(|found| !(args.accept_loss && found.is_loss())).collect();
         let reasons: Vec<Reason> = found.iter().map(|found| reason(map, node, found)).collect();
@@ -112,28 +115,42 @@ pub(super) async fn run(args: &SafeToStopArgs, out: &mut dyn Write) -> anyhow::R
 pub(crate) async fn losses(member: &Operator, node: &str) -> anyhow::Result<Vec<String>> {
     let status = committed(member, LEADER_MAX).await?;
     let node = node_named(&status.map, node)?;
-    let found = current_obstacles(member, &status, node).await;
+    let Found { obstacles: found, unknown } = current_obstacles(member, &status, node).await;
+    unknown.iter().for_each(|unknown| notice!("firstseen: {unknown}"));
     Ok(found.iter().filter(|found| found.is_loss()).map(|found| reason(&status.map, node, found).text).collect())
 }
 
+/// The obstacles to stopping a node.
+struct Found {
+    obstacles: Vec<Obstacle>,
+    /// Message about obstacles that the node does not report.
+    unknown: Option<String>,
+}
+
 /// Returns the obstacles to stopping the node, given which other nodes answer now.
-async fn current_obstacles(member: &Operator, status: &ClusterStatus, node: NodeId) -> Vec<Obstacle> {
-    let mut found = obstacles(&status.map, node, |other| answers(status, other));
-    let claims = confirms_waiting(member, &status.map, node).await;
-    found.extend(unconfirmed(&status.map, node, claims, |other| answers(status, other)));
-    found
+async fn current_obstacles(member: &Operator, status: &ClusterStatus, node: NodeId) -> Found {
+    let map = &status.map;
+    let mut found = obstacles(map, node, |other| answers(status, other));
+    let Some(reply) = identified(member, map, node).await else {
+        found.extend((may_owe(map) && !map.is_down(node)).then_some(Obstacle::OwedUnknown));
+        return Found { obstacles: found, unknown: None };
+    };
+    found.extend(unconfirmed(map, node, reply.confirms_waiting, |other| answers(status, other)));
+    let is_unknown = reply.owed.is_none() && may_owe(map);
+    let unknown = is_unknown.then(|| {
+        format!(
+            "{} does not say whether it has called events first-seen without the level above and must still report them: \
+             its release is older, or it is busy; such events are not considered",
+            reply.name
+        )
+    });
+    let filters = reply.owed.map(|report| report.filters).unwrap_or_default();
+    found.extend(filters.iter().filter_map(|of| owed(map, FilterId(of.filter_id), of.events, of.moved_events)));
+    Found { obstacles: found, unknown }
 }
 
 fn answers(status: &ClusterStatus, node: NodeId) -> bool {
     !status.unreachable.contains(&node) && !status.not_answering.contains(&node)
-}
-
-/// Returns how many claims the node's endpoints must still confirm. The result is 0 if the node does not report it.
-async fn confirms_waiting(member: &Operator, map: &ClusterMap, node: NodeId) -> u64 {
-    let Some(record) = map.nodes.get(&node) else { return 0 };
-    let there = member.at(&record.address).within(REQUEST_TIMEOUT);
-    let call = there.call(async |mut client| client.identify(IdentifyRequest {}).await);
-    timeout(REQUEST_TIMEOUT, call).await.ok().and_then(Result::ok).map_or(0, |reply| reply.confirms_waiting)
 }
 
 fn text(node: &str, is_safe: bool, reasons: &[Reason]) -> String {
@@ -192,6 +209,27 @@ fn reason(map: &ClusterMap, node: NodeId, obstacle: &Obstacle) -> Reason {
                 "its endpoint for Redis clients has still to confirm {claims} keys, and cannot confirm those of {}, which are down or out of \
                  reach: start them first, or wait (--wait)",
                 names(map, away)
+            );
+            (None, Vec::new(), text)
+        }
+        Obstacle::Owed { filter, events, why } => {
+            let of = map.filters.get(filter).map(|record| record.name.clone());
+            let why = match why {
+                Forgets::InMemory => "they are in memory",
+                Forgets::Moved => "their slices have moved to another node",
+            };
+            let text = format!(
+                "filter {}: {name} has called {events} events first-seen without the level above, and has not reported \
+                 them; {why}, so the level above never learns of them if {name} stops: wait until it reaches that level \
+                 (--wait), or say --accept-loss",
+                of.as_deref().unwrap_or("?")
+            );
+            (of, Vec::new(), text)
+        }
+        Obstacle::OwedUnknown => {
+            let text = format!(
+                "{name} does not answer whether it has called events first-seen without the level above and must still \
+                 report them: wait (--wait), or say --accept-loss"
             );
             (None, Vec::new(), text)
         }

@@ -127,8 +127,14 @@ pub(super) fn work(overview: &Overview) -> Vec<String> {
         tree.places.iter().map(|place| {
             let climbs =
                 if place.level > 0 { format!(", {}/s climb", brief(place.climbed_per_s)) } else { String::new() };
+            let owed = match (place.owed_events, place.owed_oldest_s) {
+                (Some(events @ 1..), oldest_s) => {
+                    format!(", {events} decided alone and not reported for {} s", oldest_s.unwrap_or(0))
+                }
+                _ => String::new(),
+            };
             format!(
-                "{:indent$}{}: {}/s asked, {}/s found here{climbs}",
+                "{:indent$}{}: {}/s asked, {}/s found here{climbs}{owed}",
                 "",
                 clean(&place.filter),
                 brief(place.asked_per_s),

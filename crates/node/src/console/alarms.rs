@@ -9,7 +9,7 @@
 
 mod words;
 
-use super::overview::{Alarm, FilterLine, NodeLine, Overview, Severity, Undecided, WorkLine, is_harmless};
+use super::overview::{Alarm, FilterLine, NodeLine, Overview, PlaceLine, Severity, Undecided, WorkLine, is_harmless};
 use words::{bytes, count, duration, percent, word};
 
 /// Maximum number of displayed alarms.
@@ -26,6 +26,10 @@ const MEMORY_SHORT: f64 = 0.95;
 /// arrive. The limit is therefore much longer than these waiting times.
 const STUCK_S: u64 = 600;
 
+/// Time in seconds for which a place may have decided events without its parent place before this counts as a problem.
+/// A healthy place reports such events within a few seconds after its parent can be reached again.
+const OWED_LONG_S: u64 = 60;
+
 const DAY_MS: u64 = 24 * 3600 * 1000;
 /// Times before the expiry of a certificate at which a warning, and later a critical alarm, is raised, in milliseconds.
 const CERTIFICATE_SOON_MS: [u64; 2] = [30 * DAY_MS, 7 * DAY_MS];
@@ -36,6 +40,7 @@ pub(super) fn alarms(overview: &Overview) -> Vec<Alarm> {
     let mut alarms: Vec<Alarm> = at.leaderless().into_iter().collect();
     alarms.extend(overview.nodes.iter().flat_map(|node| at.of_node(node)));
     alarms.extend(overview.filters.iter().flat_map(|filter| at.of_filter(filter)));
+    alarms.extend(overview.trees.iter().flat_map(|tree| &tree.places).filter_map(|place| at.owed(place)));
     alarms.extend(overview.work.iter().filter_map(|work| at.stuck(work)));
     alarms.extend(at.upgrade());
     // The sort is stable, so alarms of the same severity keep their order.
@@ -270,6 +275,34 @@ impl At<'_> {
             _ => self.describe(name),
         };
         Some(alarm(severity, "undecided", name, text, command))
+    }
+
+    /// Returns the alarm about a place of a tree that has decided events without its parent place and has not reported
+    /// them yet.
+    fn owed(&self, place: &PlaceLine) -> Option<Alarm> {
+        let events = place.owed_events.filter(|events| *events > 0)?;
+        let oldest_s = place.owed_oldest_s.unwrap_or(0);
+        let full = place.owed_full.unwrap_or(0.0);
+        if oldest_s < OWED_LONG_S && full < NEARLY_FULL {
+            return None;
+        }
+        let filter = &place.filter;
+        let parent = place.parent.as_deref().unwrap_or("?");
+        let room = match full {
+            1.0.. => "; it has no room for more, so further new events are undecided".to_owned(),
+            NEARLY_FULL.. => {
+                format!("; when it has no room for more ({} used), new events are undecided", percent(full))
+            }
+            _ => String::new(),
+        };
+        let text = format!(
+            "filter {filter} has called {} events first-seen without {parent}, and has not reported them for {}: other \
+             sites may pass the same events until {parent} can be reached from there{room}",
+            count(events),
+            duration(oldest_s)
+        );
+        let severity = if full >= 1.0 { Severity::Critical } else { Severity::Warning };
+        Some(alarm(severity, "owed_events", filter, text, self.status()))
     }
 
     fn stuck(&self, work: &WorkLine) -> Option<Alarm> {

@@ -331,4 +331,11 @@ pub struct PlaceLine {
     pub found_per_s: Option<f64>,
     /// Events per second that this place asks its parent about.
     pub climbed_per_s: Option<f64>,
+    /// Events that this place has decided without its parent and has not reported yet, on the nodes that say it.
+    /// `None` if none does.
+    pub owed_events: Option<u64>,
+    /// Time in seconds for which the oldest of these events has waited.
+    pub owed_oldest_s: Option<u64>,
+    /// These events in the fullest slice group, as a share of the limit of a group.
+    pub owed_full: Option<f64>,
 }

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use firstseen_meta::{NEWEST_FORMAT, holds_format};
 use firstseen_routing::{ClusterMap, FilterRecord, NodeId, Reason, SliceState};
-use firstseen_wire::proto::peer::{Climbs, FilterSample, HeldClaims, SampleReply};
+use firstseen_wire::proto::peer::{Climbs, FilterSample, HeldClaims, OwedEvents, SampleReply};
 use firstseen_wire::proto::producer;
 use firstseen_wire::tls::TlsFiles;
 use firstseen_wire::validity::{Doubt, Validity};
 
 use crate::health::Health;
 use crate::metrics::{Metrics, reason_name};
+use crate::owing::Owing;
 use crate::owner::GroupLook;
 
 /// Certificates that expire later than this are ignored. No certificate should be valid for such a long time.
@@ -25,6 +26,8 @@ pub(crate) struct NodeSample {
     pub(crate) metrics: Arc<Metrics>,
     /// Certificate files of the node.
     pub(crate) tls: Option<TlsFiles>,
+    /// Maximum number of events that a slice group of a tree level may owe to its parent level.
+    pub(crate) owed_events_max: u32,
 }
 
 impl NodeSample {
@@ -33,10 +36,11 @@ impl NodeSample {
         let looks = self.health.owners.look(None).await;
         let view = self.health.views.newest();
         let node = view.node().unwrap_or_default();
+        let owing = Owing { now_ms: self.health.clock.monotonic_ms(), events_max: self.owed_events_max };
         let mut filters = Vec::new();
         for looks in looks.chunk_by(|one, next| one.filter == next.filter) {
             if let Some(record) = looks.first().and_then(|look| view.map.filters.get(&look.filter)) {
-                filters.push(filter_sample(&view.map, record, node, looks, &self.metrics));
+                filters.push(filter_sample(&view.map, record, node, looks, &self.metrics, owing));
             }
         }
         SampleReply {
@@ -71,6 +75,7 @@ fn filter_sample(
     node: NodeId,
     looks: &[GroupLook],
     metrics: &Metrics,
+    owing: Owing,
 ) -> FilterSample {
     let slices: Vec<&SliceState> = looks.iter().flat_map(|look| &look.state.slices).collect();
     let asked = slices.iter().filter(|slice| map.asked(record, slice.slice).is_some_and(|asked| asked.node == node));
@@ -82,6 +87,7 @@ fn filter_sample(
             undecided.extend([number(reason), events]);
         }
     }
+    let is_below_root = record.branch.as_ref().is_some_and(|branch| !branch.is_root());
     let claims = looks.iter().filter_map(|look| look.state.claims);
     let (audited_tests, audited_false_positives) = metrics.audited(&record.name).counts();
     FilterSample {
@@ -95,7 +101,13 @@ fn filter_sample(
         duplicate: looks.iter().map(|look| look.state.decisions.duplicate).sum(),
         undecided,
         latency_batches: metrics.latencies(&record.name),
-        climbs: record.branch.as_ref().filter(|branch| !branch.is_root()).map(|_| {
+        owed: is_below_root.then(|| OwedEvents {
+            events: Owing::events(looks),
+            oldest_age_ms: owing.oldest_age_ms(looks),
+            group_events: owing.fullest(looks),
+            group_events_max: owing.events_max.into(),
+        }),
+        climbs: is_below_root.then(|| {
             let (events, duplicate) = metrics.climbs(&record.name).events_and_duplicates();
             Climbs { events, duplicate }
         }),

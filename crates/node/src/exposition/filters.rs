@@ -8,11 +8,12 @@ use super::gathering::{Gathering, Series};
 use super::{claims, gauge_value};
 use crate::fullness::used_share;
 use crate::metrics::reason_name;
+use crate::owing::Owing;
 use crate::owner::GroupLook;
 
 /// Adds the slice groups of one filter. For levels of a filter tree, the decisions that a level made on its own are
 /// included.
-pub(super) fn show(now: &mut Gathering, record: &FilterRecord, looks: &[GroupLook]) {
+pub(super) fn show(now: &mut Gathering, record: &FilterRecord, looks: &[GroupLook], owing: Owing) {
     let filter = &mut now.of("filter", record.name.as_str());
     show_slices(filter, &record.definition, looks);
     claims::show(filter, looks);
@@ -33,6 +34,9 @@ pub(super) fn show(now: &mut Gathering, record: &FilterRecord, looks: &[GroupLoo
         show_decisions(filter, "filter_decisions", &state.decisions);
         let names = ["filter_pipeline_events", "filter_pipeline_slice_visits", "filter_pipeline_node_visits"];
         show_hops(filter, names, &state.hops);
+    }
+    if record.branch.is_some() {
+        show_waiting(filter, looks, owing);
     }
 }
 
@@ -90,6 +94,17 @@ fn show_owed(filter: &mut Series<'_>, counts: &OwedCounts) {
     filter.count("filter_journal_lost_events", help).inc_by(counts.lost_events);
     let help = "Locally decided events that wait to be sent to the parent level";
     filter.gauge("filter_journal_events", help).inc_by(gauge_value(counts.waiting_events));
+}
+
+/// Adds how long the events have waited that a tree level has decided on its own, and how much room is left for them.
+fn show_waiting(filter: &mut Series<'_>, looks: &[GroupLook], owing: Owing) {
+    let help = "Time for which the oldest locally decided event has waited to be sent to the parent level, at most \
+                since the start of the process";
+    filter.ratio("filter_journal_oldest_seconds", help).set(owing.oldest_age_ms(looks) as f64 / 1e3);
+    let help = "Locally decided events that wait in the fullest slice group, as a share of its limit";
+    filter
+        .ratio("filter_journal_full_max_ratio", help)
+        .set(owing.fullest(looks) as f64 / owing.events_max.max(1) as f64);
 }
 
 /// Adds the verdicts on events of a filter or a slice group.

@@ -6,16 +6,17 @@ use firstseen_routing::{ClusterMap, SliceState};
 
 use super::gathering::{Gathering, Series};
 use super::{filters, gauge_value};
+use crate::owing::Owing;
 use crate::owner::GroupLook;
 
 /// Adds the slice groups of this node to the metrics of a scrape. `looks` contains the states of the groups, and must
 /// be ordered by filter. Every filter receives series that summarize its slices. Series for individual groups and
 /// slices are added only if this node has at most `slices_max` slices of the filter, because their number would
 /// otherwise be too large.
-pub(super) fn show(now: &mut Gathering, map: &ClusterMap, looks: &[GroupLook], slices_max: u32) {
+pub(super) fn show(now: &mut Gathering, map: &ClusterMap, looks: &[GroupLook], slices_max: u32, owing: Owing) {
     for looks in looks.chunk_by(|one, next| one.filter == next.filter) {
         let Some(record) = looks.first().and_then(|look| map.filters.get(&look.filter)) else { continue };
-        filters::show(now, record, looks);
+        filters::show(now, record, looks, owing);
         if looks.iter().map(|look| look.state.slices.len()).sum::<usize>() > slices_max as usize {
             continue;
         }

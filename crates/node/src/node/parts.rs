@@ -176,12 +176,18 @@ impl Parts {
             endpoints: self.endpoints.clone(),
             memory_max_bytes: self.config.memory_max_bytes,
             slices_max: self.config.limits.metrics_slices_max,
+            owed_events_max: self.config.limits.owed_events_max,
         }
     }
 
     fn sample(&self) -> Arc<NodeSample> {
         let tls = self.config.tls.as_ref().map(|tls| tls.files());
-        Arc::new(NodeSample { health: self.health.clone(), metrics: self.metrics.clone(), tls })
+        Arc::new(NodeSample {
+            health: self.health.clone(),
+            metrics: self.metrics.clone(),
+            tls,
+            owed_events_max: self.config.limits.owed_events_max,
+        })
     }
 
     pub(super) fn http(&self) -> HttpService {

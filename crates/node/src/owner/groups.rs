@@ -14,7 +14,7 @@ use firstseen_filter::FILL_SAMPLE_BYTES;
 use firstseen_journal::ScanError;
 use firstseen_routing::{
     AskCells, BackupCells, CellParts, Command, Ending, FilterId, GroupOwner, Incarnation, Lease, LevelReply, Moment,
-    MonotonicMs, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, Shares, Submission, refuse,
+    MonotonicMs, NodeId, OwedCounts, OwnerLimits, PeerBody, PeerMessage, Reason, Shares, Submission, refuse,
 };
 
 use super::advice::{self, REPAIR};
@@ -473,6 +473,13 @@ impl Groups {
             state: owner.state(sample_bytes),
         });
         looks.collect()
+    }
+
+    /// Returns the slice groups that have decided events without the parent level of their filter tree, and have not
+    /// reported all of them yet. A group whose slices have left this node counts until it has.
+    pub(super) fn owed(&self) -> Vec<(GroupKey, OwedCounts)> {
+        let owed = self.groups.iter().map(|(key, owner)| (*key, owner.owed()));
+        owed.filter(|(_, counts)| counts.waiting_events > 0).collect()
     }
 
     /// Returns the greatest clock of the slice groups of `filter`. Returns `None` if no group has a clock.

@@ -345,9 +345,14 @@ impl GroupOwner {
     /// Returns the number of events that this level of a filter tree has decided on its own and must still report to
     /// its parent level. A level decides on its own while its parent level is unreachable.
     pub fn owed_events(&self) -> u64 {
+        self.owed().waiting_events
+    }
+
+    /// Returns the counts of the events that this level of a filter tree has decided on its own.
+    pub fn owed(&self) -> OwedCounts {
         match &self.machine {
-            Machine::Together(_) => 0,
-            Machine::Divided(group) => group.owed_events(),
+            Machine::Together(_) => OwedCounts::default(),
+            Machine::Divided(group) => group.owed(),
         }
     }
 

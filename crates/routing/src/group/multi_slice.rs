@@ -88,7 +88,7 @@ use super::guard::ReplayGuard;
 use super::limits::{OwnerLimits, Shares};
 use super::rules::Rule;
 use super::site::{Sender, Site};
-use super::state::{Counts, GroupState};
+use super::state::{Counts, GroupState, OwedCounts};
 use crate::ids::{Epoch, NodeId};
 use crate::map::{ClusterMap, Ending, FilterRecord};
 use crate::plan::SlicedBuildError;
@@ -295,10 +295,9 @@ impl MultiSliceGroup {
         self.local.membership.handing().is_awaited()
     }
 
-    /// Returns the number of events that this level of a filter tree has decided without its parent level, and that
-    /// have not been reported yet.
-    pub(crate) fn owed_events(&self) -> u64 {
-        self.local.tree.owed_counts().waiting_events
+    /// Returns the counts of the events that this level of a filter tree has decided without its parent level.
+    pub(crate) fn owed(&self) -> OwedCounts {
+        self.local.tree.owed_counts()
     }
 
     /// Returns how far the group has come since its filter was closed.

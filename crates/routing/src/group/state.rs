@@ -5,6 +5,7 @@ use firstseen_filter::{Unit, UnitNumber};
 use super::clock::HeadClock;
 use super::guard::ReplayGuard;
 use crate::plan::Load;
+use crate::protocol::MonotonicMs;
 use crate::verdict::{Decision, Reason};
 
 /// Minimum number of bytes of cells that are sampled from each slice to estimate its fill, which is the share of cells
@@ -167,6 +168,9 @@ pub struct HopCounts {
 pub struct OwedCounts {
     /// Number of events that have still to be reported to the parent level.
     pub waiting_events: u64,
+    /// Time since which the oldest of these events has waited, on the clock of the process. An event that an earlier
+    /// process has decided counts from the start of this process. `None` if no event waits.
+    pub oldest_since_ms: Option<MonotonicMs>,
     /// Number of first-seen events that were decided without the parent level.
     pub local_events: u64,
     /// Number of these events that turned out to be first-seen at another leaf too, so consumers received them twice.

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use super::cluster_map::{ClusterMap, FilterRecord, SliceOwner};
+use super::tree::CutOff;
 use crate::ids::{FilterId, NodeId};
 
 /// Reason not to stop a node.
@@ -37,6 +38,19 @@ pub enum Obstacle {
         /// Nodes that are unavailable.
         away: BTreeSet<NodeId>,
     },
+    /// The node has decided events without the parent level of a filter tree, has not reported them yet, and would
+    /// forget them.
+    Owed {
+        /// Filter of the level.
+        filter: FilterId,
+        /// Number of events.
+        events: u64,
+        /// Reason why the node would forget them.
+        why: Forgets,
+    },
+    /// The node does not answer whether it has such events to report, although levels of filter trees on it may decide
+    /// events alone.
+    OwedUnknown,
     /// The other voters are not a majority.
     Majority {
         /// Number of voters.
@@ -59,17 +73,26 @@ pub enum Loss {
     Incomplete,
 }
 
+/// Reason why a node would forget events that it has decided without the parent level of a filter tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgets {
+    /// The filter keeps no journal.
+    InMemory,
+    /// The slices of the events have moved to another node, so that the node does not restore them.
+    Moved,
+}
+
 impl Obstacle {
     /// Returns whether events would be lost. The other obstacles only make a service unavailable for some time.
     pub fn is_loss(&self) -> bool {
-        matches!(self, Self::Loss { .. } | Self::Unconfirmed { .. })
+        matches!(self, Self::Loss { .. } | Self::Owed { .. } | Self::OwedUnknown | Self::Unconfirmed { .. })
     }
 
     /// Returns whether the obstacle may disappear if the operator waits.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Loss { why, .. } => *why != Loss::OnlyCopy,
-            Self::Alteration { .. } | Self::Unconfirmed { .. } => true,
+            Self::Alteration { .. } | Self::Owed { .. } | Self::OwedUnknown | Self::Unconfirmed { .. } => true,
             Self::Majority { voters, .. } => voters - 1 > voters / 2,
         }
     }
@@ -108,6 +131,21 @@ pub fn unconfirmed(
     let others = map.nodes.keys().copied().filter(|other| *other != node);
     let away: BTreeSet<NodeId> = others.filter(|other| map.is_down(*other) || !is_reached(*other)).collect();
     (claims > 0 && !away.is_empty() && !map.is_down(node)).then_some(Obstacle::Unconfirmed { claims, away })
+}
+
+/// Returns whether levels of filter trees on a node may decide events without their parent levels.
+pub fn may_owe(map: &ClusterMap) -> bool {
+    map.filters.values().any(|record| record.branch.as_ref().is_some_and(|branch| branch.cut_off == CutOff::Local))
+}
+
+/// Returns an obstacle if a node would forget events that it has decided without the parent level of a filter tree:
+/// `events` in all, of which `moved` belong to slices that have left the node.
+pub fn owed(map: &ClusterMap, filter: FilterId, events: u64, moved: u64) -> Option<Obstacle> {
+    let is_restored = map.filters.get(&filter).is_some_and(|record| record.policies.durability.keeps_journal());
+    if events > 0 && !is_restored {
+        return Some(Obstacle::Owed { filter, events, why: Forgets::InMemory });
+    }
+    (moved > 0).then_some(Obstacle::Owed { filter, events: moved, why: Forgets::Moved })
 }
 
 /// Returns the slices that would be lost with the process of `node`, one entry for each filter and reason.
@@ -302,6 +340,19 @@ mod tests {
         map.nodes.get_mut(&B).expect("b").is_down = true;
         assert_eq!(unconfirmed(&map, A, 600, |_| true), Some(away.clone()));
         assert!(away.is_loss() && away.may_pass());
+    }
+
+    #[test]
+    fn events_that_were_decided_alone_are_lost_unless_the_node_restores_them() {
+        let mut map = map(&[]);
+        assert_eq!(owed(&map, FILTER, 0, 0), None);
+        let in_memory = Obstacle::Owed { filter: FILTER, events: 7, why: Forgets::InMemory };
+        assert_eq!(owed(&map, FILTER, 7, 2), Some(in_memory.clone()));
+        assert!(in_memory.is_loss() && in_memory.may_pass());
+        change(&mut map, |record| record.policies.durability = Durability::Durable);
+        assert_eq!(owed(&map, FILTER, 7, 0), None, "the next process reports them");
+        let moved = Obstacle::Owed { filter: FILTER, events: 2, why: Forgets::Moved };
+        assert_eq!(owed(&map, FILTER, 7, 2), Some(moved), "the next process has no slices of theirs");
     }
 
     #[test]

@@ -31,6 +31,26 @@ pub struct IdentifyReply {
     /// The number of claims that the node's Redis endpoint has still to confirm.
     #[prost(uint64, tag = "11")]
     pub confirms_waiting: u64,
+    /// Absent if the node's version does not report it, or if the node is too busy to count.
+    #[prost(message, optional, tag = "12")]
+    pub owed: ::core::option::Option<OwedReport>,
+}
+/// Events that levels of trees on the node have decided without the levels above, and that the levels above have not
+/// answered yet.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct OwedReport {
+    #[prost(message, repeated, tag = "1")]
+    pub filters: ::prost::alloc::vec::Vec<OwedOfFilter>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OwedOfFilter {
+    #[prost(uint64, tag = "1")]
+    pub filter_id: u64,
+    #[prost(uint64, tag = "2")]
+    pub events: u64,
+    /// Of these events, those of slice groups whose slices have left the node. They are not restored after a restart.
+    #[prost(uint64, tag = "3")]
+    pub moved_events: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Setting {

@@ -67,6 +67,24 @@ pub struct FilterSample {
     pub audited_tests: u64,
     #[prost(uint64, tag = "14")]
     pub audited_false_positives: u64,
+    /// Present only for a level of a tree below the root. Absent if the node's version does not report it.
+    #[prost(message, optional, tag = "15")]
+    pub owed: ::core::option::Option<OwedEvents>,
+}
+/// Events that a level of a tree has decided without the level above, and that the level above has not answered yet.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct OwedEvents {
+    #[prost(uint64, tag = "1")]
+    pub events: u64,
+    /// The time for which the oldest of these events has waited. An event that an earlier process has decided counts from
+    /// the start of the process.
+    #[prost(uint64, tag = "2")]
+    pub oldest_age_ms: u64,
+    /// The number of these events in the slice group that has the most, and the maximum number in a slice group.
+    #[prost(uint64, tag = "3")]
+    pub group_events: u64,
+    #[prost(uint64, tag = "4")]
+    pub group_events_max: u64,
 }
 /// Counts of the events that a level of a tree did not know, so that it asked the level above about them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -26,6 +26,7 @@ use firstseen_routing::check::check_copies;
 use firstseen_routing::{ClusterMap, FilterId, FilterRecord};
 use serde::Serialize;
 
+use super::identified::owed_events;
 use super::{NodeArgs, status};
 use crate::cluster::connect::Operator;
 use crate::exit::INTERRUPTED;
@@ -74,9 +75,28 @@ struct Document {
     filters: Vec<FilterDocument>,
     /// Filters that were being restored, which the backup does not contain.
     left_out: Vec<String>,
+    /// Number of events that sites had decided alone and not reported when the backup began or ended, whichever is more.
+    /// They may be missing at the roots of the trees in the backup. `null` means that a node did not say.
+    owed_events: Option<u64>,
 }
 
 impl Document {
+    /// Returns a line about events that sites have decided alone, if there may be any, and what to do.
+    fn owed(&self) -> Option<String> {
+        let what = match self.owed_events {
+            Some(0) => return None,
+            Some(events) => {
+                format!("{events} events that sites had decided alone may be missing at the roots of trees")
+            }
+            None => "a node did not say whether sites have decided events alone that are missing at the roots of trees"
+                .to_owned(),
+        };
+        Some(format!(
+            "{what} in this backup, so that other sites could pass them again after a restore: take another one when all \
+             sites can be reached and have reported (firstseen top shows what is left)"
+        ))
+    }
+
     /// Returns one line for each filter that is not completely in the backup, and what to do.
     fn lacking(&self) -> impl Iterator<Item = String> {
         let altered = self.filters.iter().filter(|filter| filter.altered).map(|FilterDocument { name, .. }| {
@@ -131,6 +151,7 @@ pub(super) async fn run(args: &BackupArgs, out: &mut dyn Write) -> anyhow::Resul
             }
             let lacking: Vec<String> = document.lacking().collect();
             lacking.iter().for_each(|what| notice!("firstseen: {what}"));
+            document.owed().iter().for_each(|owed| notice!("firstseen: {owed}"));
             let is_whole = lacking.is_empty() || args.allow_missing;
             Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(NOT_WHOLE) })
         }
@@ -160,6 +181,7 @@ async fn take(
     let total_bytes = map.filters.values().map(|record| cells_bytes(record) * record.owners.len() as u64).sum();
     let progress = &*progress.insert(Progress::new(Some(total_bytes), false));
     let mut sources = Sources::new(member, map.clone(), args.allow_missing);
+    let owed_before = owed_events(member, &map).await;
     let mut files = Vec::new();
     let mut generations = Vec::new();
     let mut filters = Vec::new();
@@ -192,7 +214,11 @@ async fn take(
     files.push(folder.write_metadata(&metadata)?);
     let cluster = metadata.map.cluster.to_string();
     let bytes = folder.finish(&cluster, begun_ms, now_ms(), files)?;
-    Ok(Document { folder: args.out.display().to_string(), cluster, bytes, filters, left_out: metadata.left_out })
+    // Sites may decide further events alone while the cells are read.
+    let owed_after = owed_events(member, &metadata.map).await;
+    let owed_events = owed_before.zip(owed_after).map(|(before, after)| before.max(after));
+    let folder = args.out.display().to_string();
+    Ok(Document { folder, cluster, bytes, filters, left_out: metadata.left_out, owed_events })
 }
 
 /// Removes the predecessors of filters that are being altered from the map of the backup, and returns the numbers of

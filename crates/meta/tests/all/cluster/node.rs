@@ -188,6 +188,7 @@ impl Operator {
             holds_format: false,
             same_on_all: Vec::new(),
             confirms_waiting: 0,
+            owed: None,
         }
     }
 }

@@ -40,6 +40,19 @@ fn healthy() -> Overview {
     Overview { at_ms: NOW_MS, cluster, nodes, filters, ..Overview::default() }
 }
 
+/// Returns a tree with a leaf that has decided events alone and not reported them.
+fn owing(owed_events: Option<u64>, oldest_s: u64, full: f64) -> Vec<TreeLine> {
+    let place = PlaceLine {
+        filter: "clicks@oslo".to_owned(),
+        parent: Some("root".to_owned()),
+        owed_events,
+        owed_oldest_s: Some(oldest_s),
+        owed_full: Some(full),
+        ..PlaceLine::default()
+    };
+    vec![TreeLine { places: vec![place], ..TreeLine::default() }]
+}
+
 /// A change of a healthy cluster, and the alarms that follow from it. Each alarm has a severity, a kind, a part of the
 /// text, and a command.
 type Case = (fn(&mut Overview), &'static [(Severity, &'static str, &'static str, &'static str)]);
@@ -129,6 +142,14 @@ fn filters() {
             },
             &[(Warning, "filter_full", "90 %", DESCRIBE)],
         ),
+        (|it| it.trees = owing(Some(7), 59, 0.1), &[]),
+        (|it| it.trees = owing(None, 0, 0.0), &[]),
+        (
+            |it| it.trees = owing(Some(7), 60, 0.1),
+            &[(Warning, "owed_events", "7 events first-seen without root", STATUS)],
+        ),
+        (|it| it.trees = owing(Some(7), 0, 0.8), &[(Warning, "owed_events", "80 % used", STATUS)]),
+        (|it| it.trees = owing(Some(7), 0, 1.0), &[(Critical, "owed_events", "no room for more", STATUS)]),
         (|it| it.filters[0].slices.down = 2, &[(Critical, "slices_down", "2 of 6 slices", DESCRIBE)]),
         (|it| it.filters[0].slices.set_only = 1, &[(Warning, "slices_set_only", "1 of 6 slices", DESCRIBE)]),
         (

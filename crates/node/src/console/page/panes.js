@@ -217,11 +217,12 @@ function box(place) {
     return line;
   };
   const climbs = place.level > 0 ? `, ${brief(place.climbed_per_s)}/s climb` : "";
+  const owed = place.owed_events > 0 ? `, ${brief(place.owed_events)} to report` : "";
   return shape("g", {},
-    shape("rect", { class: "place", x, y, width: STEP - 20, height: 68, rx: 8 }),
+    shape("rect", { class: owed ? "place owing" : "place", x, y, width: STEP - 20, height: 68, rx: 8 }),
     text(21, "name", short(place.place, 20)),
     text(40, "", `${brief(place.asked_per_s)}/s asked${climbs}`),
-    text(57, "", `${brief(place.found_per_s)}/s found here`));
+    text(57, "", `${brief(place.found_per_s)}/s found here${owed}`));
 }
 
 /** Hits of each level, as shares of all events that producers ask about at a leaf or the root. */

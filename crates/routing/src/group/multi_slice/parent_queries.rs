@@ -157,7 +157,8 @@ impl Climbing<'_> {
         let (batch, index) = flights.event_mut(ticket).filter(|(batch, _)| batch.header().operation.records())?;
         batch.degrade_event(index);
         let stamp = batch.flights()[index].stamp();
-        self.local.tree.owe(positions, stamp, reason == Reason::Unknown);
+        let now_ms = self.local.present.now_ms();
+        self.local.tree.owe(positions, stamp, now_ms, reason == Reason::Unknown);
         self.take_over(ticket, Decision::FirstSeen, Seen { unit: Some(stamp.unit), level: 0 })
     }
 

@@ -59,7 +59,9 @@ impl ToPersist {
                 Ok(())
             }
             Entry::Owed { .. } if !local.present.keeps(Rule::RestoresOwedEvents) => Ok(()),
-            Entry::Owed { numbers, positions, stamps } => local.tree.restore_owed(&numbers, &positions, &stamps),
+            Entry::Owed { numbers, positions, stamps } => {
+                local.tree.restore_owed(&numbers, &positions, &stamps, local.present.now_ms())
+            }
             Entry::Reported { numbers } => {
                 local.tree.restore_reported(&numbers);
                 Ok(())

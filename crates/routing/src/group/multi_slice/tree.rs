@@ -251,8 +251,8 @@ impl Tree {
     }
 
     /// Stores an event that this level has called first-seen without the parent level.
-    pub(super) fn owe(&mut self, positions: Box<[u64]>, stamp: Stamp, may_be_above: bool) {
-        self.owed.push(positions, stamp, may_be_above);
+    pub(super) fn owe(&mut self, positions: Box<[u64]>, stamp: Stamp, now_ms: MonotonicMs, may_be_above: bool) {
+        self.owed.push(positions, stamp, now_ms, may_be_above);
     }
 
     /// Returns the journal entries for the changes in these events since the last call.
@@ -274,13 +274,14 @@ impl Tree {
         numbers: &[u64],
         positions: &PositionLists,
         stamps: &[Stamp],
+        now_ms: MonotonicMs,
     ) -> Result<(), PartError> {
         let level = self.level.as_ref().ok_or(PartError::Misfit("events of a tree in a filter without a tree"))?;
         for ((number, positions), stamp) in numbers.iter().zip(positions.iter()).zip(stamps) {
             Probes::new(level.root_shape())
                 .push_positions(positions)
                 .map_err(|_| PartError::Misfit("positions that the root does not have"))?;
-            self.owed.restore(*number, positions.into(), *stamp);
+            self.owed.restore(*number, positions.into(), *stamp, now_ms);
         }
         Ok(())
     }

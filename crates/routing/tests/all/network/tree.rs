@@ -65,6 +65,7 @@ impl Network {
     pub(crate) fn owed(&mut self, level: FilterId) -> OwedCounts {
         let of_level = self.mesh.owners_mut().iter_mut().filter(|(instance, _)| instance.filter == level);
         of_level.map(|(_, owner)| owner.state(usize::MAX).owed).fold(OwedCounts::default(), |sum, counts| OwedCounts {
+            oldest_since_ms: sum.oldest_since_ms.into_iter().chain(counts.oldest_since_ms).min(),
             waiting_events: sum.waiting_events + counts.waiting_events,
             local_events: sum.local_events + counts.local_events,
             double_deliveries: sum.double_deliveries + counts.double_deliveries,

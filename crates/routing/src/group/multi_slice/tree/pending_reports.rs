@@ -54,6 +54,8 @@ struct OwedEvent {
     /// Positions at the root.
     positions: Box<[u64]>,
     stamp: Stamp,
+    /// Time at which this process stored the event.
+    since_ms: MonotonicMs,
     /// Whether an earlier attempt with unknown result may have recorded the event at the parent level.
     may_be_above: bool,
 }
@@ -66,8 +68,9 @@ impl PendingReports {
     /// Stores an event that this level has called first-seen without asking its parent, until the event can be
     /// reported. `may_be_above` is `true` if an earlier query about the event got no reply. The parent may then have
     /// recorded the event already.
-    pub(super) fn push(&mut self, positions: Box<[u64]>, stamp: Stamp, may_be_above: bool) {
-        self.entries.push_back(OwedEvent { number: self.next_number, positions, stamp, may_be_above });
+    pub(super) fn push(&mut self, positions: Box<[u64]>, stamp: Stamp, since_ms: MonotonicMs, may_be_above: bool) {
+        let number = self.next_number;
+        self.entries.push_back(OwedEvent { number, positions, stamp, since_ms, may_be_above });
         self.next_number += 1;
         self.counts.local_events += 1;
     }
@@ -77,10 +80,10 @@ impl PendingReports {
     ///
     /// A number may occur again for another event. If a slice leaves a node and comes back, its group starts without
     /// events, while the journal may still contain entries of the former group.
-    pub(super) fn restore(&mut self, number: u64, positions: Box<[u64]>, stamp: Stamp) {
+    pub(super) fn restore(&mut self, number: u64, positions: Box<[u64]>, stamp: Stamp, since_ms: MonotonicMs) {
         let Err(index) = self.entries.binary_search_by_key(&number, |entry| entry.number) else { return };
         // The earlier process may have reported the event.
-        self.entries.insert(index, OwedEvent { number, positions, stamp, may_be_above: true });
+        self.entries.insert(index, OwedEvent { number, positions, stamp, since_ms, may_be_above: true });
         self.next_number = self.next_number.max(number.saturating_add(1));
         self.next_to_persist = self.next_number;
     }
@@ -174,7 +177,8 @@ impl PendingReports {
 
     /// Returns the counts of the events that this level has decided alone.
     pub(super) fn counts(&self) -> OwedCounts {
-        OwedCounts { waiting_events: self.entries.len() as u64, ..self.counts }
+        let oldest_since_ms = self.entries.front().map(|entry| entry.since_ms);
+        OwedCounts { waiting_events: self.entries.len() as u64, oldest_since_ms, ..self.counts }
     }
 }
 
