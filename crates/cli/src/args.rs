@@ -8,6 +8,8 @@ use crate::estimate::EstimateArgs;
 use crate::full::FullCommand;
 use crate::left_out;
 use crate::manual::{CompletionsArgs, ManArgs};
+#[cfg(feature = "pipe")]
+use crate::pipe::PipeArgs;
 use crate::plan::PlanArgs;
 
 /// Has this event been seen in the last W? Eliminates duplicates from event streams in bounded memory.
@@ -35,6 +37,16 @@ firstseen plan --capacity 100M --fpr 0.001 --window 24h                # what to
 firstseen plan --capacity 100M --window 24h --kind generations         # more of one kind
 firstseen plan --capacity 100M --window 24h --nodes 8 --failures 1     # one node may fail";
 
+#[cfg(feature = "pipe")]
+const PIPE_EXAMPLES: &str = "\
+# first see what it would do: everything passes, and duplicates get a header
+firstseen pipe --from kafka://b1,b2/clicks --to kafka://b1,b2/clicks-once --group once --key json:user,ad \
+    --window 24h --capacity 10M --shadow
+# then leave duplicates out, and keep them in a topic of their own
+firstseen pipe --from kafka://b1,b2/clicks --to kafka://b1,b2/clicks-once --group once --key json:user,ad \
+    --window 24h --capacity 10M --duplicates kafka://b1,b2/clicks-again --state /var/lib/firstseen/pipe
+more: docs/how-to/pipe.md, docs/explanation/pipe-guarantees.md";
+
 /// The commands of the binary.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -46,6 +58,10 @@ pub enum Command {
     /// Say what a filter for a given load costs, before building it
     #[command(before_help = PLAN_EXAMPLES)]
     Plan(PlanArgs),
+    /// Copy a topic of Kafka to another topic without its duplicates
+    #[cfg(feature = "pipe")]
+    #[command(before_help = PIPE_EXAMPLES)]
+    Pipe(Box<PipeArgs>),
     /// The commands for clusters.
     #[cfg(feature = "full")]
     #[command(flatten)]

@@ -1,5 +1,5 @@
-//! Error messages for commands that this binary does not contain. Some commands need a build with the feature `full`,
-//! and others belong to the binary `firstseen-lab`. If a user calls such a command, the message says how to get it.
+//! Error messages for commands that this binary does not contain. Some commands need a build with the feature `full` or
+//! `pipe`, and others belong to the binary `firstseen-lab`. If a user calls such a command, the message says how to get it.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -15,6 +15,10 @@ pub(crate) const HELP: &str = "";
 
 /// Commands that only a build with the feature `full` has.
 const FULL: [&str; 7] = ["up", "top", "node", "cluster", "filter", "access", "certs"];
+/// Commands that only a build with the feature `pipe` has.
+const PIPE: [&str; 1] = ["pipe"];
+/// Sentence that tells how to get a build with the command `pipe`.
+const PIPE_BUILD: &str = "`cargo build --release --features pipe` makes one that has it";
 /// Commands of `firstseen-lab` that `firstseen` had in version 0.1. Remove this list with version 0.3.
 const MOVED: [&str; 4] = ["bench", "chaos", "eval", "generate"];
 
@@ -26,7 +30,21 @@ pub(crate) fn remedy(error: &clap::Error) -> Option<String> {
     {
         return Some(remedy);
     }
+    if !cfg!(feature = "pipe")
+        && let Some(name) = unknown_command(error)
+        && PIPE.contains(&name)
+    {
+        return Some(format!("this build of firstseen leaves `{name}` out: {PIPE_BUILD}"));
+    }
     remedy_of(error, if cfg!(feature = "full") { &[] } else { &FULL })
+}
+
+/// Returns the name of the command that does not exist, if the error is about one.
+fn unknown_command(error: &clap::Error) -> Option<&str> {
+    match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(name)) if error.kind() == ErrorKind::InvalidSubcommand => Some(name),
+        _ => None,
+    }
 }
 
 /// Returns the message about a command or flag by which a user wants to end a local cluster, such as `firstseen down`
@@ -49,14 +67,11 @@ fn end_of_a_cluster(error: &clap::Error) -> Option<String> {
 }
 
 fn remedy_of(error: &clap::Error, left_out: &[&str]) -> Option<String> {
-    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else { return None };
-    if error.kind() != ErrorKind::InvalidSubcommand {
-        return None;
-    }
-    if MOVED.contains(&name.as_str()) {
+    let name = unknown_command(error)?;
+    if MOVED.contains(&name) {
         return Some(format!("`{name}` has moved to the binary `firstseen-lab`: type `firstseen-lab {name}`"));
     }
-    left_out.contains(&name.as_str()).then(|| format!("this build of firstseen leaves `{name}` out: {FULL_BUILD}"))
+    left_out.contains(&name).then(|| format!("this build of firstseen leaves `{name}` out: {FULL_BUILD}"))
 }
 
 #[cfg(all(test, feature = "full"))]

@@ -20,6 +20,11 @@
 //! state of a cluster, and `certs` creates certificates for all of these commands. A build without the feature `full`
 //! omits all of these modules and therefore compiles much faster.
 //!
+//! # Logs
+//!
+//! The module `pipe` copies a topic of Kafka to another topic without its duplicates. Only a build with the feature
+//! `pipe` has it.
+//!
 //! [`manual`] writes the man pages and shell completions that packages ship with the binary. The crate `firstseen-lab`
 //! reuses the flags, messages and tables of this crate, and the nodes that `up` starts.
 //!
@@ -57,6 +62,8 @@ pub mod manual;
 #[cfg(feature = "full")]
 pub mod node;
 pub mod output;
+#[cfg(feature = "pipe")]
+pub mod pipe;
 pub mod plan;
 pub mod report;
 pub mod state;
@@ -83,6 +90,8 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             plan::run(&args, &mut std::io::stdout().lock())?;
             Ok(ExitCode::SUCCESS)
         }
+        #[cfg(feature = "pipe")]
+        Command::Pipe(args) => pipe::run(&args),
         #[cfg(feature = "full")]
         Command::Full(command) => full::run(command),
         Command::Completions(args) => {

@@ -146,6 +146,35 @@ impl Block {
         self.defect
     }
 
+    /// Removes all records. The records that are appended with [`Self::push_record`] afterwards are the records of one
+    /// input, and each of them is one line.
+    pub fn clear(&mut self) {
+        *self = Self { buffer: std::mem::take(&mut self.buffer), first_line: 1, first_record: 1, ..Self::default() };
+        self.is_first = true;
+    }
+
+    /// Appends a record that does not come from a file, such as the value of a message. A line end follows it, and line
+    /// ends within the record become blanks. The record with index `n` is therefore line `n + 1`, whatever its bytes
+    /// are. In JSON, blanks and line ends between the parts of a value have the same meaning.
+    ///
+    /// ```
+    /// use firstseen_records::Block;
+    /// let mut block = Block::default();
+    /// block.clear();
+    /// block.push_record(b"{\"user\":\n 7}");
+    /// block.push_record(b"");
+    /// assert_eq!(block.bytes(), b"{\"user\":  7}\n\n");
+    /// ```
+    pub fn push_record(&mut self, record: &[u8]) {
+        let start = self.filled;
+        self.append(record);
+        let copy = &mut self.buffer[start..self.filled];
+        if memchr::memchr(b'\n', copy).is_some() {
+            copy.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
+        }
+        self.append(b"\n");
+    }
+
     /// Returns the free part of the block's buffer, into which the reader reads more bytes. The buffer has room for
     /// `read_bytes` bytes in total. If the buffer is full and contains no end of a record, it must grow. Each time, it
     /// grows to twice the number of bytes that have been read, but to at most `bytes_max`.

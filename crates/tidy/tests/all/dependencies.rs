@@ -9,6 +9,7 @@
 //! - `records <- http-endpoint`
 //! - `filter <- records <- columns`
 //! - `routing <- embedded <- python`
+//! - `embedded <- pipe` and `records <- pipe`
 //! - `client <- python`
 //! - `routing <- mesh <- eval`
 //! - `picture <- eval`
@@ -23,7 +24,7 @@ use std::process::Command;
 use firstseen_tidy::{root, sources};
 
 /// Workspace crates that each crate may list among its normal dependencies.
-const ALLOWED: [(&str, &[&str]); 23] = [
+const ALLOWED: [(&str, &[&str]); 24] = [
     ("filter", &[]),
     ("routing", &["firstseen-filter"]),
     ("embedded", &["firstseen-filter", "firstseen-routing"]),
@@ -31,6 +32,7 @@ const ALLOWED: [(&str, &[&str]); 23] = [
         "python",
         &["firstseen-filter", "firstseen-routing", "firstseen-embedded", "firstseen-client", "firstseen-columns"],
     ),
+    ("pipe", &["firstseen-filter", "firstseen-routing", "firstseen-embedded", "firstseen-records"]),
     ("records", &["firstseen-filter"]),
     ("columns", &["firstseen-filter", "firstseen-records"]),
     ("resp", &[]),
@@ -101,6 +103,7 @@ const ALLOWED: [(&str, &[&str]); 23] = [
             "firstseen-filter",
             "firstseen-routing",
             "firstseen-picture",
+            "firstseen-pipe",
             "firstseen-records",
             "firstseen-wire",
             "firstseen-node",
@@ -117,6 +120,7 @@ const ALLOWED: [(&str, &[&str]); 23] = [
             "firstseen-eval",
             "firstseen-sim",
             "firstseen-picture",
+            "firstseen-pipe",
             "firstseen-records",
             "firstseen-wire",
             "firstseen-node",

@@ -1,0 +1,564 @@
+//! The loop of a pipe: collect a batch, decide it, deliver it, and continue. Between batches the loop rebuilds filters
+//! and saves checkpoints. One thread does all of this, so a partition never changes its owner while a batch is being
+//! delivered.
+//!
+//! # Guarantees
+//!
+//! - A filter outlives a batch only after the batch was committed. If the outcome of an attempt is unknown, the
+//!   committed positions of the group decide.
+//! - The group is polled between any two steps, and each step is bounded.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use firstseen_filter::FilterSecret;
+use firstseen_routing::SlicedDefinition;
+
+use crate::batch::{Decided, attempt, end_of_pending, target, undeliverable};
+use crate::checkpoint::{Anchor, CheckpointFolder};
+use crate::counts::Counts;
+use crate::error::PipeError;
+use crate::faults::{self, Point, Rule};
+use crate::message::{Message, PartitionId};
+use crate::outcome::Outcome;
+use crate::partition::{Partition, Stage};
+use crate::partition_filter::PartitionFilter;
+use crate::ports::{Aborted, Committed, Delivery, Input, Output, Polled, Target};
+use crate::reader::{EventReader, Events};
+use crate::rebuild::{Rebuild, Step, Tools};
+use crate::settings::Settings;
+
+/// How long the loop waits for the first message of a batch.
+const IDLE_WAIT: Duration = Duration::from_millis(100);
+/// Pause after an attempt that was aborted. It doubles with each further attempt.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// Maximum pause between two attempts.
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Time between two checkpoints of a partition.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
+/// Minimum time between two checkpoints, as a multiple of the time that the last one took.
+const CHECKPOINT_REST: u32 = 20;
+
+/// How a pipe ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It reached the end that the input had at the start.
+    AtEnd,
+    /// The caller stopped it.
+    Stopped,
+}
+
+/// A pipe from an input to an output.
+pub struct Pipe<I: Input, O> {
+    input: I,
+    output: O,
+    settings: Settings,
+    reader: EventReader,
+    secret: FilterSecret,
+    /// Definition of the filters. `None` means that the pipe copies everything.
+    definition: Option<SlicedDefinition>,
+    checkpoints: Option<CheckpointFolder>,
+    partitions: BTreeMap<PartitionId, Partition<I::Message>>,
+    counts: Counts,
+    notes: Vec<String>,
+    events: Events,
+    /// Time at which the first message of the batch came.
+    first_at: Option<Instant>,
+    incoming_events: usize,
+    incoming_bytes: usize,
+    checkpoint_due: Instant,
+    rebuild_began: Option<Instant>,
+    has_been_assigned: bool,
+}
+
+/// The parts from which a pipe is made.
+pub struct Parts<I, O> {
+    /// Where messages come from.
+    pub input: I,
+    /// Where messages go.
+    pub output: O,
+    /// How keys and times are read.
+    pub reader: EventReader,
+    /// Secret with which keys are hashed.
+    pub secret: FilterSecret,
+    /// Definition of the filters. `None` means that the pipe copies everything.
+    pub definition: Option<SlicedDefinition>,
+    /// Folder of checkpoints.
+    pub checkpoints: Option<CheckpointFolder>,
+}
+
+impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
+    /// Creates a pipe that has no partition yet.
+    pub fn new(parts: Parts<I, O>, settings: Settings, counts: Counts) -> Self {
+        let Parts { input, output, reader, secret, definition, checkpoints } = parts;
+        Self {
+            input,
+            output,
+            settings,
+            reader,
+            secret,
+            definition,
+            checkpoints,
+            partitions: BTreeMap::new(),
+            counts,
+            notes: Vec::new(),
+            events: Events::default(),
+            first_at: None,
+            incoming_events: 0,
+            incoming_bytes: 0,
+            checkpoint_due: Instant::now() + CHECKPOINT_EVERY,
+            rebuild_began: None,
+            has_been_assigned: false,
+        }
+    }
+
+    /// Runs until `is_stopped` returns true, or until the end of the input if the settings say so. `note` receives
+    /// lines for the user.
+    ///
+    /// # Errors
+    /// Returns an error if the pipe cannot continue. Every batch was then either committed or had no effect, except a
+    /// batch whose attempt was under way when the connection to the log was lost.
+    pub fn run(&mut self, is_stopped: &dyn Fn() -> bool, note: &mut dyn FnMut(&str)) -> Result<Ended, PipeError> {
+        let ended = self.run_loop(is_stopped, note);
+        self.notes.drain(..).for_each(|line| note(&line));
+        self.save_all();
+        self.input.leave();
+        ended
+    }
+
+    fn run_loop(&mut self, is_stopped: &dyn Fn() -> bool, note: &mut dyn FnMut(&str)) -> Result<Ended, PipeError> {
+        loop {
+            if is_stopped() {
+                return Ok(Ended::Stopped);
+            }
+            self.collect()?;
+            self.deliver(is_stopped, note)?;
+            self.rebuild_some()?;
+            self.save_if_due();
+            self.show();
+            self.notes.drain(..).for_each(|line| note(&line));
+            if self.is_at_end() {
+                return Ok(Ended::AtEnd);
+            }
+        }
+    }
+
+    /// Collects messages until the batch is full or its first message has waited long enough.
+    fn collect(&mut self) -> Result<(), PipeError> {
+        let is_starting = self.partitions.values().any(|partition| !partition.is_ready());
+        while !self.is_full() {
+            let wait = match self.first_at {
+                Some(first_at) => self.settings.linger.saturating_sub(first_at.elapsed()),
+                None if is_starting => Duration::ZERO,
+                None => IDLE_WAIT,
+            };
+            if !self.poll(wait)? && (self.first_at.is_none() || wait.is_zero()) {
+                return Ok(());
+            }
+            if self.first_at.is_some_and(|first_at| first_at.elapsed() >= self.settings.linger) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        self.incoming_events >= self.settings.batch_events || self.incoming_bytes >= self.settings.batch_bytes
+    }
+
+    /// Handles the next message or change of the assignment. Returns false if nothing happened.
+    fn poll(&mut self, wait: Duration) -> Result<bool, PipeError> {
+        match self.input.poll(wait)? {
+            Polled::Message(id, message) => self.take(&id, message),
+            Polled::Assigned(ids) => self.assigned(ids),
+            Polled::Revoked(ids) => {
+                self.save(&ids);
+                self.remove(&ids);
+            }
+            Polled::Lost(ids) => self.remove(&ids),
+            Polled::Nothing => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn take(&mut self, id: &PartitionId, message: I::Message) {
+        let Some(partition) = self.partitions.get_mut(id) else { return };
+        let bytes = message.size_bytes();
+        if partition.take(message) {
+            self.first_at.get_or_insert_with(Instant::now);
+            self.incoming_events += 1;
+            self.incoming_bytes += bytes;
+        }
+    }
+
+    fn assigned(&mut self, ids: Vec<PartitionId>) {
+        self.has_been_assigned = true;
+        for id in ids {
+            self.partitions.insert(id.clone(), Partition::new(id));
+        }
+    }
+
+    fn remove(&mut self, ids: &[PartitionId]) {
+        for id in ids {
+            self.partitions.remove(id);
+        }
+        self.count_incoming();
+    }
+
+    fn count_incoming(&mut self) {
+        let incoming = self.partitions.values().flat_map(|partition| &partition.incoming);
+        self.incoming_events = incoming.clone().count();
+        self.incoming_bytes = incoming.map(Message::size_bytes).sum();
+        if self.incoming_events == 0 {
+            self.first_at = None;
+        }
+    }
+
+    /// Decides the batch, and delivers it.
+    fn deliver(&mut self, is_stopped: &dyn Fn() -> bool, note: &mut dyn FnMut(&str)) -> Result<(), PipeError> {
+        let Some(first_at) = self.first_at else { return Ok(()) };
+        let poison = self.decide()?;
+        faults::pass(Point::Tested);
+        let mut pause = RETRY_PAUSE;
+        while self.has_pending() {
+            let pending = self.partitions.values().filter(|partition| partition.pending.is_some());
+            match attempt(&mut self.output, pending, &self.settings) {
+                Delivery::Committed => {
+                    faults::pass(Point::Committed);
+                    self.delivered(first_at);
+                }
+                Delivery::Aborted(aborted) => self.aborted(&aborted)?,
+                Delivery::Unknown(reason) => self.resolve(&reason, first_at, is_stopped)?,
+                Delivery::Never { index, reason } => {
+                    let pending = self.partitions.values();
+                    return Err(undeliverable(pending, &self.settings, index, reason));
+                }
+            }
+            if self.has_pending() {
+                self.notes.drain(..).for_each(|line| note(&line));
+                if is_stopped() {
+                    return Ok(());
+                }
+                self.serve(pause)?;
+                pause = (pause * 2).min(RETRY_PAUSE_MAX);
+            }
+        }
+        poison.map_or(Ok(()), Err)
+    }
+
+    fn has_pending(&self) -> bool {
+        self.partitions.values().any(|partition| partition.pending.is_some())
+    }
+
+    /// Decides the messages that were collected. Returns an error about the first message that must not be skipped and
+    /// has no topic to go to. The messages before it are delivered first.
+    fn decide(&mut self) -> Result<Option<PipeError>, PipeError> {
+        let present_ms = (self.settings.present_ms)();
+        let mut poison = None;
+        for partition in self.partitions.values_mut().filter(|partition| !partition.incoming.is_empty()) {
+            let mut messages = std::mem::take(&mut partition.incoming);
+            let mut outcomes = Vec::with_capacity(messages.len());
+            if let Stage::Ready(Some(filter)) = &mut partition.stage {
+                self.reader.read(&messages, &mut self.events)?;
+                if !self.settings.has_dead_letters
+                    && let Some((index, rejection)) = self.events.first_rejection()
+                {
+                    let reason = format!("{rejection}; name a topic for such messages with --dead-letter");
+                    let offset = messages[index].offset();
+                    poison.get_or_insert(PipeError::Message { partition: partition.id.clone(), offset, reason });
+                    messages.truncate(index);
+                    self.reader.read(&messages, &mut self.events)?;
+                }
+                if messages.is_empty() {
+                    continue;
+                }
+                filter.decide(&self.events, present_ms, &mut outcomes);
+            } else {
+                outcomes.resize(messages.len(), Outcome::New);
+            }
+            partition.pending = Some(Decided { messages, outcomes });
+        }
+        self.first_at = None;
+        self.incoming_events = 0;
+        self.incoming_bytes = 0;
+        if faults::is_broken(Rule::RecordBeforeCommit) {
+            self.record_before_commit();
+        }
+        Ok(poison)
+    }
+
+    /// Breaks the order of recording and delivery, for a test that must find the violation.
+    fn record_before_commit(&mut self) {
+        let Self { partitions, checkpoints, secret, .. } = self;
+        for partition in partitions.values_mut() {
+            let Some(last) = partition.pending.as_ref().and_then(|decided| decided.messages.last()) else { continue };
+            let anchor = partition.anchor.unwrap_or(Anchor::of(last, secret));
+            if let (Some(checkpoints), Stage::Ready(Some(filter))) = (&checkpoints, &mut partition.stage) {
+                filter.delivered();
+                let _ = checkpoints.save(&partition.id, filter, partition.position, anchor);
+            }
+        }
+    }
+
+    /// Counts the delivered batch, and lets the filters know that it is delivered.
+    fn delivered(&mut self, first_at: Instant) {
+        let Self { partitions, counts, settings, secret, .. } = self;
+        counts.change(|figures| {
+            for partition in partitions.values_mut() {
+                let Some(decided) = partition.delivered() else { continue };
+                partition.anchor = decided.messages.last().map(|last| Anchor::of(last, secret));
+                for outcome in &decided.outcomes {
+                    figures.add(outcome);
+                    match target(outcome, settings) {
+                        Some(Target::Output) => figures.passed += 1,
+                        Some(Target::DeadLetters) => figures.dead_letters += 1,
+                        Some(Target::Duplicates) | None => {}
+                    }
+                }
+            }
+            figures.attempts.committed += 1;
+            figures.add_latency(first_at.elapsed());
+        });
+        faults::pass(Point::Recorded);
+    }
+
+    fn aborted(&mut self, aborted: &Aborted) -> Result<(), PipeError> {
+        self.counts.change(|figures| {
+            figures.attempts.aborted += 1;
+            figures.attempts.fenced += u64::from(aborted.is_fenced);
+        });
+        self.notes.push(format!("a batch was aborted and is delivered again: {}", aborted.reason));
+        Ok(())
+    }
+
+    /// Finds out whether an attempt with an unknown outcome was committed.
+    fn resolve(&mut self, reason: &str, first_at: Instant, is_stopped: &dyn Fn() -> bool) -> Result<(), PipeError> {
+        self.counts.change(|figures| figures.attempts.unknown += 1);
+        self.notes.push(format!("the outcome of a commit is unknown, so the committed offsets are read: {reason}"));
+        let mut pause = RETRY_PAUSE;
+        while let Err(reason) = self.output.recover() {
+            if is_stopped() {
+                return Ok(());
+            }
+            self.notes.push(format!("cannot end the attempt yet: {reason}"));
+            self.serve(pause)?;
+            pause = (pause * 2).min(RETRY_PAUSE_MAX);
+        }
+        let pending: Vec<(PartitionId, i64)> = self.partitions.values().filter_map(end_of_pending).collect();
+        let mut is_committed = false;
+        for (id, end) in pending {
+            let Some(committed) = self.wait_for_committed(&id, is_stopped)? else { return Ok(()) };
+            let partition = self.partitions.get(&id).filter(|partition| partition.pending.is_some());
+            let Some(partition) = partition else { continue };
+            if committed == Some(end) {
+                is_committed = true;
+            } else if committed.unwrap_or(partition.position) > partition.position {
+                // The position is neither that before the batch nor that after it, so somebody else has moved it.
+                let reason = format!("the committed offset was moved to {committed:?} by somebody else; start again");
+                return Err(PipeError::log(format!("cannot continue with {id}"), reason));
+            }
+        }
+        if is_committed {
+            self.delivered(first_at);
+        }
+        Ok(())
+    }
+
+    /// Waits until the committed position of a partition is known. `None` means that the pipe is to stop, and
+    /// `Some(None)` that nothing was committed or that the partition was lost.
+    fn wait_for_committed(
+        &mut self,
+        id: &PartitionId,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Option<Option<i64>>, PipeError> {
+        while self.partitions.contains_key(id) {
+            match self.input.committed(id)? {
+                Committed::Offset(offset) => return Ok(Some(Some(offset))),
+                Committed::Never => return Ok(Some(None)),
+                Committed::NotYet if is_stopped() => return Ok(None),
+                Committed::NotYet => self.serve(RETRY_PAUSE)?,
+            }
+        }
+        Ok(Some(None))
+    }
+
+    /// Waits, and handles changes of the assignment meanwhile. Messages that come are kept for the next batch.
+    fn serve(&mut self, pause: Duration) -> Result<(), PipeError> {
+        let end = Instant::now() + pause;
+        self.input.hold(true)?;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            self.poll(left)?;
+            if left.is_zero() {
+                break;
+            }
+        }
+        self.input.hold(false)
+    }
+
+    /// Continues to start partitions that are not ready, for a short time.
+    fn rebuild_some(&mut self) -> Result<(), PipeError> {
+        let Some(id) = self.partition_to_start() else { return Ok(()) };
+        let Some(partition) = self.partitions.get_mut(&id) else { return Ok(()) };
+        if let Stage::AwaitsPosition = partition.stage {
+            let bounds = self.input.bounds(&id)?;
+            let committed = match self.input.committed(&id)? {
+                Committed::Offset(offset) => offset,
+                Committed::Never => bounds.first,
+                Committed::NotYet => return Ok(()),
+            };
+            if committed < bounds.first {
+                self.notes.push(format!(
+                    "{id}: the log deleted the messages from offset {committed} to {} before they were read; keep messages \
+                     for longer (retention.ms)",
+                    bounds.first
+                ));
+            }
+            return self.begin(&id, committed.max(bounds.first));
+        }
+        self.step(&id)
+    }
+
+    /// Returns the partition whose history is read now, or else the first one that was not begun.
+    fn partition_to_start(&self) -> Option<PartitionId> {
+        let starting = self.partitions.values().filter(|partition| !partition.is_ready());
+        let rebuilding = starting.clone().find(|partition| matches!(partition.stage, Stage::Rebuilding(_)));
+        rebuilding.or_else(|| starting.clone().next()).map(|partition| partition.id.clone())
+    }
+
+    fn begin(&mut self, id: &PartitionId, committed: i64) -> Result<(), PipeError> {
+        let is_rebuilt = self.definition.is_some() && !faults::is_broken(Rule::NoRebuild);
+        let Some(partition) = self.partitions.get_mut(id) else { return Ok(()) };
+        partition.position = committed;
+        if !is_rebuilt {
+            let empty = self.definition.as_ref().map(PartitionFilter::build).transpose()?;
+            return self.ready(id, empty.map(Box::new), None);
+        }
+        let Some(mut tools) = self.tools() else { return Ok(()) };
+        let rebuild = Rebuild::begin(id, committed, &mut tools)?;
+        if let Some(partition) = self.partitions.get_mut(id) {
+            partition.stage = Stage::Rebuilding(Box::new(rebuild));
+        }
+        self.rebuild_began = Some(Instant::now());
+        Ok(())
+    }
+
+    fn tools(&mut self) -> Option<Tools<'_, I>> {
+        Some(Tools {
+            input: &mut self.input,
+            reader: &mut self.reader,
+            definition: self.definition.as_ref()?,
+            checkpoints: self.checkpoints.as_ref(),
+            secret: &self.secret,
+            present_ms: (self.settings.present_ms)(),
+            notes: &mut self.notes,
+        })
+    }
+
+    fn step(&mut self, id: &PartitionId) -> Result<(), PipeError> {
+        let Some(partition) = self.partitions.get_mut(id) else { return Ok(()) };
+        let Stage::Rebuilding(mut rebuild) = std::mem::replace(&mut partition.stage, Stage::AwaitsPosition) else {
+            return Ok(());
+        };
+        let Some(mut tools) = self.tools() else { return Ok(()) };
+        let step = rebuild.step(id, &mut tools)?;
+        let Step::Done { filter, anchor, recorded } = step else {
+            if let Some(partition) = self.partitions.get_mut(id) {
+                partition.stage = Stage::Rebuilding(rebuild);
+            }
+            return Ok(());
+        };
+        let took = self.rebuild_began.take().map(|began| began.elapsed()).unwrap_or_default();
+        self.counts.change(|figures| {
+            figures.rebuilds.filters += 1;
+            figures.rebuilds.events += recorded;
+            figures.rebuilds.seconds += took.as_secs_f64();
+        });
+        self.ready(id, Some(filter), anchor)
+    }
+
+    /// Begins to deliver the messages of a partition.
+    fn ready(
+        &mut self,
+        id: &PartitionId,
+        filter: Option<Box<PartitionFilter>>,
+        anchor: Option<Anchor>,
+    ) -> Result<(), PipeError> {
+        let end = if self.settings.until_end { Some(self.end_of(id)?) } else { None };
+        let Some(partition) = self.partitions.get_mut(id) else { return Ok(()) };
+        partition.anchor = anchor;
+        partition.end = end;
+        partition.start(partition.position, filter);
+        self.input.resume_at(id, partition.position)
+    }
+
+    /// Returns the offset after the last message that the partition has now.
+    fn end_of(&mut self, id: &PartitionId) -> Result<i64, PipeError> {
+        let bounds = self.input.bounds(id)?;
+        let tail = self.input.tail(id, bounds.end)?;
+        Ok(tail.last().map_or(bounds.first, |last| last.offset + 1))
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.settings.until_end && self.has_been_assigned && self.partitions.values().all(Partition::is_at_end)
+    }
+
+    fn save_if_due(&mut self) {
+        if self.checkpoints.is_none() || Instant::now() < self.checkpoint_due {
+            return;
+        }
+        let began = Instant::now();
+        self.save_all();
+        self.checkpoint_due = Instant::now() + CHECKPOINT_EVERY.max(began.elapsed() * CHECKPOINT_REST);
+    }
+
+    fn save_all(&mut self) {
+        let ids: Vec<PartitionId> = self.partitions.keys().cloned().collect();
+        self.save(&ids);
+    }
+
+    /// Saves checkpoints of partitions that have delivered something since their last one. A checkpoint that cannot be
+    /// saved only makes the next start slower, so the pipe continues.
+    fn save(&mut self, ids: &[PartitionId]) {
+        let Some(checkpoints) = &self.checkpoints else { return };
+        for id in ids {
+            let Some(partition) = self.partitions.get_mut(id) else { continue };
+            let (Some(filter), Some(anchor)) = (partition.filter(), partition.anchor) else { continue };
+            if filter.is_pending() || partition.saved_to == Some(partition.position) {
+                continue;
+            }
+            let saved = checkpoints.save(id, filter, partition.position, anchor);
+            self.counts.change(|figures| match saved {
+                Ok(()) => figures.checkpoints.saved += 1,
+                Err(_) => figures.checkpoints.failed += 1,
+            });
+            match saved {
+                Ok(()) => partition.saved_to = Some(partition.position),
+                Err(error) => {
+                    self.notes.push(format!("{id}: {error}; the next start rebuilds the filter from the log"))
+                }
+            }
+            faults::pass(Point::Saved);
+        }
+    }
+
+    /// Updates the figures that are not counted event by event.
+    fn show(&mut self) {
+        let ends = self.input.ends();
+        let partitions = &self.partitions;
+        let has_joined = self.has_been_assigned;
+        self.counts.change(|figures| {
+            figures.partitions.has_joined = has_joined;
+            figures.partitions.assigned = partitions.len() as u64;
+            figures.partitions.ready = partitions.values().filter(|partition| partition.is_ready()).count() as u64;
+            figures.partitions.filter_bytes =
+                partitions.values().filter_map(Partition::filter).map(PartitionFilter::bytes).sum();
+            figures.lag.retain(|id, _| partitions.contains_key(id));
+            for (id, end) in ends {
+                if let Some(partition) = partitions.get(&id) {
+                    figures.lag.insert(id, (end - partition.position).max(0));
+                }
+            }
+        });
+    }
+}
