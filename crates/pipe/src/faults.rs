@@ -29,6 +29,7 @@ pub(crate) enum Rule {
     /// A filter starts empty when a partition is assigned.
     NoRebuild,
     /// Positions are committed without the membership of the group, so the log cannot refuse a former owner.
+    #[cfg_attr(not(feature = "kafka"), expect(dead_code))]
     NoFencing,
 }
 
