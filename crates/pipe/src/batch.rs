@@ -5,18 +5,9 @@ use crate::error::PipeError;
 use crate::faults::{self, Point};
 use crate::message::{Message, PartitionId};
 use crate::outcome::Outcome;
-use crate::partition::Partition;
+use crate::partition::{Decided, Partition};
 use crate::ports::{Aborted, Delivery, Event, Note, Output, Target, WriteError};
 use crate::settings::{Settings, UndecidedAction};
-
-/// Messages of one partition with their outcomes. The outcomes stay the same for every attempt to deliver them.
-#[derive(Debug)]
-pub struct Decided<M> {
-    /// Messages in the order of their offsets.
-    pub messages: Vec<M>,
-    /// One outcome for each message.
-    pub outcomes: Vec<Outcome>,
-}
 
 /// Where a message with an outcome is written. `None` means that it is written nowhere, because it is a duplicate.
 pub(crate) fn target(outcome: &Outcome, settings: &Settings) -> Option<Target> {

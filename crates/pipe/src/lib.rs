@@ -36,13 +36,13 @@ mod reader;
 mod rebuild;
 mod settings;
 
-pub use batch::Decided;
 pub use checkpoint::{CheckpointDefinition, CheckpointFolder};
 pub use counts::{Attempts, Checkpoints, Counts, Figures, LATENCY_BOUNDS_S, Partitions, Rebuilds};
 pub use error::PipeError;
 pub use key::{KeySource, KeySources, TimeSource};
 pub use message::{Message, PartitionId};
 pub use outcome::{Outcome, Rejection, Undecided};
+pub use partition::Decided;
 pub use partition_filter::PartitionFilter;
 pub use pipe::{Ended, Parts, Pipe};
 pub use ports::{

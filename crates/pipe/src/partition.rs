@@ -1,10 +1,19 @@
 //! State of one assigned partition: its filter, the messages that wait, and the position of the next message.
 
-use crate::batch::Decided;
 use crate::checkpoint::Anchor;
 use crate::message::{Message, PartitionId};
+use crate::outcome::Outcome;
 use crate::partition_filter::PartitionFilter;
 use crate::rebuild::Rebuild;
+
+/// Messages of one partition with their outcomes. The outcomes stay the same for every attempt to deliver them.
+#[derive(Debug)]
+pub struct Decided<M> {
+    /// Messages in the order of their offsets.
+    pub messages: Vec<M>,
+    /// One outcome for each message.
+    pub outcomes: Vec<Outcome>,
+}
 
 /// How far the start of a partition has come.
 pub(crate) enum Stage<M> {

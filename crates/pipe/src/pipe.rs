@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 use firstseen_filter::FilterSecret;
 use firstseen_routing::SlicedDefinition;
 
-use crate::batch::{Decided, attempt, end_of_pending, target, undeliverable};
+use crate::batch::{attempt, end_of_pending, target, undeliverable};
 use crate::checkpoint::{Anchor, CheckpointFolder};
 use crate::counts::Counts;
 use crate::error::PipeError;
 use crate::faults::{self, Point, Rule};
 use crate::message::{Message, PartitionId};
 use crate::outcome::Outcome;
-use crate::partition::{Partition, Stage};
+use crate::partition::{Decided, Partition, Stage};
 use crate::partition_filter::PartitionFilter;
 use crate::ports::{Aborted, Committed, Delivery, Input, Output, Polled, Target};
 use crate::reader::{EventReader, Events};
@@ -523,7 +523,8 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
         let Some(checkpoints) = &self.checkpoints else { return };
         for id in ids {
             let Some(partition) = self.partitions.get_mut(id) else { continue };
-            let (Some(filter), Some(anchor)) = (partition.filter(), partition.anchor) else { continue };
+            let Some(filter) = partition.filter() else { continue };
+            let Some(anchor) = partition.anchor else { continue };
             if filter.is_pending() || partition.saved_to == Some(partition.position) {
                 continue;
             }

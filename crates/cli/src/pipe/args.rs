@@ -31,86 +31,111 @@ pub enum GuaranteeArg {
 /// Flags of `pipe`.
 #[derive(Debug, Args)]
 pub struct PipeArgs {
+    /// Topics and the group.
+    #[command(flatten)]
+    pub topics: TopicArgs,
+    /// Keys, times and the filter.
+    #[command(flatten)]
+    pub events: EventArgs,
+    /// How the pipe runs.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// Flags that say which topics are read and written.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Topics")]
+pub struct TopicArgs {
     /// Topics to read: `kafka://BROKER[:PORT][,BROKER...]/TOPIC[,TOPIC...]`
-    #[arg(long, value_name = "URL", help_heading = "Topics")]
+    #[arg(long, value_name = "URL")]
     pub from: Address,
     /// Topic to which first-seen messages are written, with their partition number, key, headers, timestamp and bytes
-    #[arg(long, value_name = "URL", help_heading = "Topics")]
+    #[arg(long, value_name = "URL")]
     pub to: Address,
     /// Consumer group. Pipes of one group share the partitions, and a pipe continues where the group has stopped
-    #[arg(long, value_name = "NAME", help_heading = "Topics")]
+    #[arg(long, value_name = "NAME")]
     pub group: String,
     /// Topic to which duplicates are written, in the same transaction. Without it they are counted and left out
-    #[arg(long, value_name = "URL", help_heading = "Topics")]
+    #[arg(long, value_name = "URL")]
     pub duplicates: Option<Address>,
     /// Topic to which messages are written that have no readable key or time. Without it the pipe stops at such a
     /// message, and names its topic, partition and offset
-    #[arg(long, value_name = "URL", help_heading = "Topics")]
+    #[arg(long, value_name = "URL")]
     pub dead_letter: Option<Address>,
     /// File with client properties of librdkafka, one `name=value` in a line, such as credentials
-    #[arg(long, value_name = "FILE", help_heading = "Topics")]
+    #[arg(long, value_name = "FILE")]
     pub kafka_config: Option<PathBuf>,
     /// Read a compacted topic, too. The first message of a key passes, and later ones within the window do not
-    #[arg(long, help_heading = "Topics")]
+    #[arg(long)]
     pub allow_compacted: bool,
+}
 
+/// Flags that say which messages are equal.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Events and filter")]
+pub struct EventArgs {
     /// What is compared: `@key`, `@value`, `@header:NAME` or `json:FIELD[,FIELD]`. Several flags form one key
-    #[arg(long, value_name = "SOURCE", default_value = "@key", help_heading = "Events")]
+    #[arg(long, value_name = "SOURCE", default_value = "@key")]
     pub key: Vec<KeySource>,
     /// Time of an event: `@timestamp` or `json:FIELD`
-    #[arg(long, value_name = "SOURCE", default_value = "@timestamp", help_heading = "Events")]
+    #[arg(long, value_name = "SOURCE", default_value = "@timestamp")]
     pub time: TimeSource,
     /// How long a key counts as seen: `24h`, `unbounded`, `landmark:day@UTC` and others as in `firstseen dedup`. `none`
     /// copies every message
-    #[arg(long, help_heading = "Filter")]
+    #[arg(long)]
     pub window: String,
     /// Number of events of one partition in one window (`10M`). Without it the filter starts small and grows
-    #[arg(long, value_name = "EVENTS", help_heading = "Filter")]
+    #[arg(long, value_name = "EVENTS")]
     pub capacity: Option<Count>,
     /// Highest acceptable rate of false positives, which are new events that count as duplicates (`1e-6`)
-    #[arg(long, value_name = "RATE", default_value = "1e-6", value_parser = rate, help_heading = "Filter")]
+    #[arg(long, value_name = "RATE", default_value = "1e-6", value_parser = rate)]
     pub fpr: f64,
     /// Kind of filter. The default is the one of `firstseen dedup`
-    #[arg(long, value_enum, help_heading = "Filter")]
+    #[arg(long, value_enum)]
     pub kind: Option<KindArg>,
     /// How late an event may come and still be judged exactly (`5m`). The default is an eighth of a sliding window
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, help_heading = "Filter")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms)]
     pub lateness: Option<u64>,
     /// How far ahead of other events' times a time is accepted without confirmation. The default is a sixteenth of the
     /// window, but at least 1s and at most 5m
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, help_heading = "Filter")]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms)]
     pub future_max: Option<u64>,
+}
 
+/// Flags that say how the pipe runs.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Run")]
+pub struct RunArgs {
     /// Write duplicates to the output as well, with a header `firstseen-reason: duplicate`, to see what would be left
     /// out
-    #[arg(long, help_heading = "Run")]
+    #[arg(long)]
     pub shadow: bool,
     /// What to do with an event about which the filter cannot decide: its time is late or implausible, or the filter is
     /// full
-    #[arg(long, value_enum, default_value = "pass", help_heading = "Run")]
+    #[arg(long, value_enum, default_value = "pass")]
     pub undecided: UndecidedArg,
     /// Refuse to start if this guarantee cannot hold. The default is exactly-once if all topics are in one cluster, and
     /// at-least-once otherwise
-    #[arg(long, value_enum, help_heading = "Run")]
+    #[arg(long, value_enum)]
     pub guarantee: Option<GuaranteeArg>,
     /// Maximum number of messages in one transaction
-    #[arg(long, value_name = "MESSAGES", default_value = "10k", help_heading = "Run")]
+    #[arg(long, value_name = "MESSAGES", default_value = "10k")]
     pub batch: Count,
     /// Maximum time that the first message of a transaction waits for further ones
-    #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = parse_linger_ms, help_heading = "Run")]
+    #[arg(long, value_name = "DURATION", default_value = "20ms", value_parser = parse_linger_ms)]
     pub linger: u64,
     /// Folder for checkpoints of the filters, which make a start short. Without it a start reads the messages of one
     /// window again
-    #[arg(long, value_name = "DIR", help_heading = "Run")]
+    #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
     /// Address at which /metrics, /readyz and /livez are served (`127.0.0.1:9100`)
-    #[arg(long, value_name = "ADDRESS", help_heading = "Run")]
+    #[arg(long, value_name = "ADDRESS")]
     pub http: Option<SocketAddr>,
     /// Stop at the end that the input has at the start
-    #[arg(long, help_heading = "Run")]
+    #[arg(long)]
     pub until_end: bool,
     /// Print the report as JSON to standard output
-    #[arg(long, help_heading = "Run")]
+    #[arg(long)]
     pub json: bool,
 }
 

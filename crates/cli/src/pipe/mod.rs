@@ -28,7 +28,7 @@ pub fn run(args: &PipeArgs) -> anyhow::Result<ExitCode> {
     let stop = Stop::on_signal(|| {})?;
     let setup = setup::prepare(args).map_err(with_usage)?;
     // The endpoint is opened before the group is joined, so that a port in use does not cause a rebalance.
-    let endpoint = match &args.http {
+    let endpoint = match &args.run.http {
         Some(address) => Some(Endpoint::open(address, counts.clone())?),
         None => None,
     };

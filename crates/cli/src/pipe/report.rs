@@ -9,7 +9,7 @@ use crate::text::numbers::grouped;
 
 /// Prints the report: as text to stderr, or as JSON to standard output.
 pub(super) fn print(args: &PipeArgs, figures: &Figures, ended: Option<&Ended>) -> anyhow::Result<()> {
-    if args.json {
+    if args.run.json {
         let mut report = serde_json::to_value(figures)?;
         report["ended"] = match ended {
             Some(Ended::AtEnd) => "at_end".into(),
@@ -19,7 +19,7 @@ pub(super) fn print(args: &PipeArgs, figures: &Figures, ended: Option<&Ended>) -
         writeln!(std::io::stdout(), "{report}")?;
         return Ok(());
     }
-    notice!("{}", text(figures, args.shadow));
+    notice!("{}", text(figures, args.run.shadow));
     Ok(())
 }
 

@@ -31,31 +31,31 @@ pub(super) struct Setup {
 
 /// Checks the flags and the topics.
 pub(super) fn prepare(args: &PipeArgs) -> Result<Setup, PipeError> {
-    if args.batch.0 == 0 {
+    if args.run.batch.0 == 0 {
         return Err(PipeError::Settings("--batch 0 delivers nothing; write at least 1".to_owned()));
     }
-    if args.undecided == UndecidedArg::Aside && args.dead_letter.is_none() {
+    if args.run.undecided == UndecidedArg::Aside && args.topics.dead_letter.is_none() {
         return Err(PipeError::Settings("--undecided aside needs a topic; name it with --dead-letter".to_owned()));
     }
-    if args.shadow && args.duplicates.is_some() {
+    if args.run.shadow && args.topics.duplicates.is_some() {
         let text = "with --shadow duplicates are written to the output; leave --duplicates or --shadow out";
         return Err(PipeError::Settings(text.to_owned()));
     }
     let window = window(args)?;
-    let properties = args.kafka_config.as_deref().map(Properties::read).transpose()?.unwrap_or_default();
-    let checkpoints = match (&args.state, &window) {
-        (Some(folder), Some(_)) => Some(CheckpointFolder::open(folder, &args.group)?),
+    let properties = args.topics.kafka_config.as_deref().map(Properties::read).transpose()?.unwrap_or_default();
+    let checkpoints = match (&args.run.state, &window) {
+        (Some(folder), Some(_)) => Some(CheckpointFolder::open(folder, &args.topics.group)?),
         _ => None,
     };
     let seed = checkpoints.as_ref().map_or_else(drawn_seed, CheckpointFolder::seed);
     let definition = window.map(|window| definition(args, window, seed)).transpose()?;
     let checked = check_topics(
-        &args.from,
-        &args.to,
-        args.duplicates.as_ref(),
-        args.dead_letter.as_ref(),
+        &args.topics.from,
+        &args.topics.to,
+        args.topics.duplicates.as_ref(),
+        args.topics.dead_letter.as_ref(),
         &properties,
-        args.allow_compacted,
+        args.topics.allow_compacted,
     )?;
     checked.notes.iter().for_each(|line| notice!("firstseen: {line}"));
     let guarantee = guarantee(args, &checked)?;
@@ -64,25 +64,25 @@ pub(super) fn prepare(args: &PipeArgs) -> Result<Setup, PipeError> {
 }
 
 fn window(args: &PipeArgs) -> Result<Option<Window>, PipeError> {
-    if args.window == "none" {
+    if args.events.window == "none" {
         return Ok(None);
     }
-    let window = args.window.parse();
+    let window = args.events.window.parse();
     window.map(Some).map_err(|error: firstseen_filter::WindowError| PipeError::Settings(error.to_string()))
 }
 
 /// Returns the definition of the filter of one partition.
 fn definition(args: &PipeArgs, window: Window, seed: u64) -> Result<SlicedDefinition, PipeError> {
-    let kind = args.kind.map_or(Kind::Bloom, Kind::from);
+    let kind = args.events.kind.map_or(Kind::Bloom, Kind::from);
     let spec = FilterSpec {
-        rate: args.fpr,
-        capacity_events: args.capacity.map(|Count(events)| events),
-        lateness_ms: args.lateness,
-        future_max_ms: args.future_max.unwrap_or_else(|| window.future_default_ms()),
+        rate: args.events.fpr,
+        capacity_events: args.events.capacity.map(|Count(events)| events),
+        lateness_ms: args.events.lateness,
+        future_max_ms: args.events.future_max.unwrap_or_else(|| window.future_default_ms()),
         seed,
         ..FilterSpec::new(kind, window)
     };
-    let choice = match args.kind {
+    let choice = match args.events.kind {
         Some(_) => KindChoice::only(spec),
         None => meant(&spec, Slicing::NONE, Stamps::OfEvents),
     };
@@ -90,7 +90,7 @@ fn definition(args: &PipeArgs, window: Window, seed: u64) -> Result<SlicedDefini
 }
 
 fn guarantee(args: &PipeArgs, checked: &Checked) -> Result<Guarantee, PipeError> {
-    match (args.guarantee, checked.is_other_cluster) {
+    match (args.run.guarantee, checked.is_other_cluster) {
         (Some(GuaranteeArg::ExactlyOnce), true) => Err(PipeError::Settings(
             "--guarantee exactly-once cannot hold: --from and --to are different clusters, and a transaction of Kafka \
              covers one; use --guarantee at-least-once, or write to the cluster of the input"
@@ -105,20 +105,20 @@ impl Setup {
     /// Joins the group and begins transactions.
     pub(super) fn open(&self, args: &PipeArgs) -> Result<Parts<KafkaInput, KafkaOutput>, PipeError> {
         let secret = FilterSecret::from_seed(self.seed);
-        let keys = KeySources::new(args.key.iter().cloned());
+        let keys = KeySources::new(args.events.key.iter().cloned());
         let needs_time = self.definition.as_ref().is_some_and(|definition| definition.group.unit.needs_time());
-        let reader = EventReader::new(keys, args.time.clone(), needs_time, secret.clone())?;
+        let reader = EventReader::new(keys, args.events.time.clone(), needs_time, secret.clone())?;
         let mut checkpoints = self.checkpoints.take();
         if let (Some(folder), Some(definition)) = (&mut checkpoints, &self.definition) {
             folder.set_filter(reader.identity(), definition);
         }
-        let dead_letters = args.dead_letter.as_ref().and_then(|address| address.topic().ok());
+        let dead_letters = args.topics.dead_letter.as_ref().and_then(|address| address.topic().ok());
         let targets = Targets {
-            output: args.to.clone(),
-            duplicates: args.duplicates.as_ref().and_then(|address| address.topic().ok()).map(str::to_owned),
+            output: args.topics.to.clone(),
+            duplicates: args.topics.duplicates.as_ref().and_then(|address| address.topic().ok()).map(str::to_owned),
             dead_letters: dead_letters.map(str::to_owned).zip(self.checked.dead_letter_partitions),
         };
-        let opened = open(&args.from, &args.group, targets, &self.properties, self.guarantee)?;
+        let opened = open(&args.topics.from, &args.topics.group, targets, &self.properties, self.guarantee)?;
         let definition = self.definition.clone();
         Ok(Parts { input: opened.0, output: opened.1, reader, secret, definition, checkpoints })
     }
@@ -126,17 +126,17 @@ impl Setup {
     /// Returns how the pipe works.
     pub(super) fn settings(&self, args: &PipeArgs) -> Settings {
         Settings {
-            batch_events: usize::try_from(args.batch.0).unwrap_or(usize::MAX),
+            batch_events: usize::try_from(args.run.batch.0).unwrap_or(usize::MAX),
             batch_bytes: BATCH_BYTES,
-            linger: Duration::from_millis(args.linger),
-            undecided: match args.undecided {
+            linger: Duration::from_millis(args.run.linger),
+            undecided: match args.run.undecided {
                 UndecidedArg::Pass => UndecidedAction::Pass,
                 UndecidedArg::Aside => UndecidedAction::Aside,
             },
-            is_shadow: args.shadow,
-            has_duplicates: args.duplicates.is_some(),
-            has_dead_letters: args.dead_letter.is_some(),
-            until_end: args.until_end,
+            is_shadow: args.run.shadow,
+            has_duplicates: args.topics.duplicates.is_some(),
+            has_dead_letters: args.topics.dead_letter.is_some(),
+            until_end: args.run.until_end,
             present_ms,
         }
     }
@@ -159,7 +159,7 @@ impl Setup {
             Some(definition) => {
                 let kind = describe(definition);
                 let bytes = definition.slice().map_or(0, |slice| slice.bytes_max());
-                let size = if args.capacity.is_some() {
+                let size = if args.events.capacity.is_some() {
                     format!(", {} for each partition", ByteSize(bytes))
                 } else {
                     String::new()
@@ -171,6 +171,6 @@ impl Setup {
                 )
             }
         };
-        format!("{} to {} as group `{}`: {guarantee}; {compared}", args.from, args.to, args.group)
+        format!("{} to {} as group `{}`: {guarantee}; {compared}", args.topics.from, args.topics.to, args.topics.group)
     }
 }

@@ -19,7 +19,8 @@ pub(crate) fn definition(window: &str) -> SlicedDefinition {
     let kind = if window == "unbounded" { Kind::Bloom } else { Kind::Timing };
     let capacity_events = Some(50_000);
     let lateness_ms = (kind == Kind::Timing).then_some(60_000);
-    let spec = FilterSpec { rate: 1e-9, capacity_events, lateness_ms, ..FilterSpec::new(kind, window.parse().unwrap()) };
+    let spec =
+        FilterSpec { rate: 1e-9, capacity_events, lateness_ms, ..FilterSpec::new(kind, window.parse().unwrap()) };
     SlicedDefinition::new(&spec, Slicing::NONE).unwrap()
 }
 

@@ -125,7 +125,8 @@ fn every_message_has_one_outcome_whatever_its_bytes_are() {
     let outcomes = outcomes(&mut reader(&["json:user"], "@timestamp", false), &messages);
     assert_eq!(outcomes.last(), Some(&Outcome::New), "{outcomes:?}");
     assert!(matches!(&outcomes[3], Outcome::Rejected(reason) if **reason == Rejection::NullValue));
-    for (index, name) in [(0, "blank"), (8, "invalid_utf8"), (9, "not_an_object"), (10, "no_key"), (11, "invalid_json")] {
+    for (index, name) in [(0, "blank"), (8, "invalid_utf8"), (9, "not_an_object"), (10, "no_key"), (11, "invalid_json")]
+    {
         let Outcome::Rejected(rejection) = &outcomes[index] else { panic!("{index}: {outcomes:?}") };
         assert_eq!(rejection.name(), name, "{index}");
     }

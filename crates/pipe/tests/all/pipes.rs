@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use firstseen_filter::FilterSecret;
 use firstseen_pipe::{
-    CheckpointFolder, Counts, Ended, Message, Parts, PartitionId, Pipe, PipeError, Settings, Target, UndecidedAction,
+    CheckpointFolder, Counts, Ended, Message, PartitionId, Parts, Pipe, PipeError, Settings, Target, UndecidedAction,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
