@@ -87,7 +87,7 @@ struct Latency {
 
 impl EncodeMetric for Latency {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        let bounds = LATENCY_BOUNDS_S.iter().copied().chain([f64::MAX]);
+        let bounds = LATENCY_BOUNDS_S.iter().copied().chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = bounds.zip(self.buckets).collect();
         encoder.encode_histogram::<NoLabelSet>(self.sum_s, self.buckets.iter().sum(), &buckets, None)
     }
