@@ -2,6 +2,7 @@
 //! environment variable that ends the process or breaks a rule.
 //!
 //! - `FIRSTSEEN_PIPE_KILL_AT=POINT:N` kills the process with SIGKILL when it passes a point for the N-th time.
+//! - `FIRSTSEEN_PIPE_STOP_AT=POINT:N` suspends it there with SIGSTOP, until somebody sends SIGCONT.
 //! - `FIRSTSEEN_PIPE_BREAK=RULE` breaks one rule on which a guarantee depends. A test must then find a violation.
 
 /// Point of the loop at which a test can kill the process.
@@ -41,7 +42,8 @@ mod active {
 
     use super::{Point, Rule};
 
-    static PASSES: AtomicU64 = AtomicU64::new(0);
+    static KILL_PASSES: AtomicU64 = AtomicU64::new(0);
+    static STOP_PASSES: AtomicU64 = AtomicU64::new(0);
 
     fn name(point: Point) -> &'static str {
         match point {
@@ -54,18 +56,27 @@ mod active {
         }
     }
 
-    /// Kills the process if a test asks for it at this point.
+    /// Kills or suspends the process if a test asks for it at this point.
     pub(crate) fn pass(point: Point) {
-        let Ok(wanted) = env::var("FIRSTSEEN_PIPE_KILL_AT") else { return };
-        let Some((at, nth)) = wanted.split_once(':') else { return };
-        if at != name(point) {
-            return;
-        }
-        if nth.parse() == Ok(PASSES.fetch_add(1, Ordering::SeqCst) + 1) {
-            let id = process::id().to_string();
-            let _ = process::Command::new("kill").args(["-KILL", &id]).status();
+        if is_due("FIRSTSEEN_PIPE_KILL_AT", point, &KILL_PASSES) {
+            signal("-KILL");
             thread::sleep(Duration::from_secs(60));
         }
+        if is_due("FIRSTSEEN_PIPE_STOP_AT", point, &STOP_PASSES) {
+            signal("-STOP");
+        }
+    }
+
+    /// Counts the passes of the point that a variable names, and returns whether this is the wanted one.
+    fn is_due(variable: &str, point: Point, passes: &AtomicU64) -> bool {
+        let Ok(wanted) = env::var(variable) else { return false };
+        let Some((at, nth)) = wanted.split_once(':') else { return false };
+        at == name(point) && nth.parse() == Ok(passes.fetch_add(1, Ordering::SeqCst) + 1)
+    }
+
+    fn signal(signal: &str) {
+        let id = process::id().to_string();
+        let _ = process::Command::new("kill").args([signal, &id]).status();
     }
 
     /// Returns whether a test has broken this rule.

@@ -30,6 +30,7 @@ mod message;
 mod outcome;
 mod partition;
 mod partition_filter;
+mod parts;
 mod pipe;
 mod ports;
 mod reader;
@@ -44,9 +45,10 @@ pub use message::{Message, PartitionId};
 pub use outcome::{Outcome, Rejection, Undecided};
 pub use partition::Decided;
 pub use partition_filter::PartitionFilter;
-pub use pipe::{Ended, Parts, Pipe};
+pub use parts::Parts;
+pub use pipe::Pipe;
 pub use ports::{
     Aborted, Bounds, Committed, Delivery, Event, Input, Note, Output, Polled, TailEvent, Target, WriteError,
 };
 pub use reader::{EventReader, Events};
-pub use settings::{Settings, UndecidedAction};
+pub use settings::{Ended, Settings, UndecidedAction};

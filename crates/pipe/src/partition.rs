@@ -1,5 +1,7 @@
 //! State of one assigned partition: its filter, the messages that wait, and the position of the next message.
 
+use std::time::Instant;
+
 use crate::checkpoint::Anchor;
 use crate::message::{Message, PartitionId};
 use crate::outcome::Outcome;
@@ -31,6 +33,8 @@ pub(crate) struct Partition<M> {
     pub(crate) stage: Stage<M>,
     /// Messages that were read and not decided.
     pub(crate) incoming: Vec<M>,
+    /// Time since which the last of these messages wait for further ones.
+    pub(crate) held_since: Option<Instant>,
     /// Messages that were decided and whose delivery is not committed.
     pub(crate) pending: Option<Decided<M>>,
     /// Offset after the last delivered message.
@@ -52,6 +56,7 @@ impl<M: Message> Partition<M> {
             id,
             stage: Stage::AwaitsPosition,
             incoming: Vec::new(),
+            held_since: None,
             pending: None,
             position: 0,
             read_to: 0,

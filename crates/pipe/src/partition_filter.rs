@@ -17,7 +17,7 @@
 use std::io::{self, Read, Write};
 
 use firstseen_embedded::{Access, Judge};
-use firstseen_filter::{Unit, Window};
+use firstseen_filter::{AHEAD_EVENTS_MAX, Unit, Window};
 use firstseen_routing::{Answer, SlicedBuildError, SlicedDefinition, SlicedFilter};
 
 use crate::outcome::Outcome;
@@ -28,6 +28,8 @@ pub struct PartitionFilter {
     judge: Judge,
     answers: Vec<Answer>,
     is_pending: bool,
+    /// How far ahead of other events a time is accepted without confirmation. `None` if the window needs no times.
+    step_ms: Option<u64>,
 }
 
 impl PartitionFilter {
@@ -36,7 +38,12 @@ impl PartitionFilter {
     /// # Errors
     /// Returns an error if memory is not available.
     pub fn build(definition: &SlicedDefinition) -> Result<Self, SlicedBuildError> {
-        Ok(Self { judge: Judge::build(definition)?, answers: Vec::new(), is_pending: false })
+        Ok(Self::of(Judge::build(definition)?, definition))
+    }
+
+    fn of(judge: Judge, definition: &SlicedDefinition) -> Self {
+        let step_ms = judge.filter().needs_time().then_some(definition.group.future_max_ms);
+        Self { judge, answers: Vec::new(), is_pending: false, step_ms }
     }
 
     /// Decides about a batch, and replaces the content of `outcomes` with one outcome for each message. `present_ms` is
@@ -46,7 +53,7 @@ impl PartitionFilter {
     /// Panics if the batch before is still pending, because its events would be lost if it were dropped now.
     pub fn decide(&mut self, events: &Events, present_ms: u64, outcomes: &mut Vec<Outcome>) {
         assert!(!self.is_pending, "a batch is decided after the one before was delivered");
-        self.observe(events, present_ms);
+        self.observe(events, events.digests.len(), present_ms);
         self.is_pending = true;
         outcomes.clear();
         let mut answers = self.answers.iter();
@@ -67,16 +74,40 @@ impl PartitionFilter {
         self.is_pending
     }
 
-    /// Records events whose delivery was committed before, in the order of the log. The verdicts are not used.
-    pub fn record_history(&mut self, events: &Events, present_ms: u64) {
-        self.observe(events, present_ms);
+    /// Records the events of the first `messages` messages, whose delivery was committed before, in the order of the
+    /// log. The verdicts are not used. The times of the events after them help to recognize times that are wrong.
+    pub fn record_history(&mut self, events: &Events, messages: usize, present_ms: u64) {
+        self.observe(events, events.events_before(messages), present_ms);
     }
 
-    fn observe(&mut self, events: &Events, present_ms: u64) {
+    fn observe(&mut self, events: &Events, count: usize, present_ms: u64) {
         self.judge.filter_mut().show_present_ms(present_ms);
         self.answers.clear();
-        self.answers.resize(events.digests.len(), Answer::Undecided);
-        self.judge.answer(Access::Observe, &events.digests, &events.times_ms, &mut self.answers);
+        self.answers.resize(count, Answer::Undecided);
+        self.judge.answer(Access::Observe, &events.digests[..count], &events.times_ms, &mut self.answers);
+    }
+
+    /// Returns the number of messages that can be decided before further messages are known. A time that is far ahead of
+    /// the times before it may be wrong, and only the events after it can show that. If fewer events follow than the
+    /// clock compares, the event and everything after it should wait for a moment.
+    pub(crate) fn decidable(&self, events: &Events) -> usize {
+        let Some(step_ms) = self.step_ms.filter(|_| !events.times_ms.is_empty()) else { return events.messages() };
+        let mut reached_ms = self.judge.filter().now_ms();
+        let mut times_ms = events.times_ms.iter();
+        let mut followers = events.times_ms.len();
+        for (message, kind) in events.kinds.iter().enumerate() {
+            if *kind != MessageKind::Event {
+                continue;
+            }
+            let Some(time_ms) = times_ms.next() else { break };
+            followers -= 1;
+            let is_near = reached_ms.is_some_and(|reached_ms| *time_ms <= reached_ms.saturating_add(step_ms));
+            if !is_near && followers < AHEAD_EVENTS_MAX {
+                return message;
+            }
+            reached_ms = if is_near { reached_ms.max(Some(*time_ms)) } else { reached_ms.or(Some(*time_ms)) };
+        }
+        events.messages()
     }
 
     /// Returns the memory of the filter in bytes.
@@ -102,7 +133,7 @@ impl PartitionFilter {
     pub fn read_body(definition: &SlicedDefinition, source: &mut dyn Read) -> io::Result<Self> {
         let mut filter = SlicedFilter::build(definition).map_err(io::Error::other)?;
         filter.read_body(source)?;
-        Ok(Self { judge: Judge::of(filter, definition), answers: Vec::new(), is_pending: false })
+        Ok(Self::of(Judge::of(filter, definition), definition))
     }
 }
 

@@ -23,10 +23,11 @@ use crate::message::{Message, PartitionId};
 use crate::outcome::Outcome;
 use crate::partition::{Decided, Partition, Stage};
 use crate::partition_filter::PartitionFilter;
+use crate::parts::Parts;
 use crate::ports::{Aborted, Committed, Delivery, Input, Output, Polled, Target};
 use crate::reader::{EventReader, Events};
 use crate::rebuild::{Rebuild, Step, Tools};
-use crate::settings::Settings;
+use crate::settings::{Ended, Settings};
 
 /// How long the loop waits for the first message of a batch.
 const IDLE_WAIT: Duration = Duration::from_millis(100);
@@ -34,19 +35,14 @@ const IDLE_WAIT: Duration = Duration::from_millis(100);
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// Maximum pause between two attempts.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Maximum time that messages wait for further ones that show whether their times are right.
+const HELD_MAX: Duration = Duration::from_millis(100);
+/// Number of messages by which a batch may be larger while messages wait.
+const HELD_EVENTS: usize = 512;
 /// Time between two checkpoints of a partition.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
 /// Minimum time between two checkpoints, as a multiple of the time that the last one took.
 const CHECKPOINT_REST: u32 = 20;
-
-/// How a pipe ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// It reached the end that the input had at the start.
-    AtEnd,
-    /// The caller stopped it.
-    Stopped,
-}
 
 /// A pipe from an input to an output.
 pub struct Pipe<I: Input, O> {
@@ -69,22 +65,8 @@ pub struct Pipe<I: Input, O> {
     checkpoint_due: Instant,
     rebuild_began: Option<Instant>,
     has_been_assigned: bool,
-}
-
-/// The parts from which a pipe is made.
-pub struct Parts<I, O> {
-    /// Where messages come from.
-    pub input: I,
-    /// Where messages go.
-    pub output: O,
-    /// How keys and times are read.
-    pub reader: EventReader,
-    /// Secret with which keys are hashed.
-    pub secret: FilterSecret,
-    /// Definition of the filters. `None` means that the pipe copies everything.
-    pub definition: Option<SlicedDefinition>,
-    /// Folder of checkpoints.
-    pub checkpoints: Option<CheckpointFolder>,
+    /// Ends that the partitions had when this process got them first, for a pipe that stops there.
+    ends: BTreeMap<PartitionId, i64>,
 }
 
 impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
@@ -109,6 +91,7 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
             checkpoint_due: Instant::now() + CHECKPOINT_EVERY,
             rebuild_began: None,
             has_been_assigned: false,
+            ends: BTreeMap::new(),
         }
     }
 
@@ -137,7 +120,7 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
             self.save_if_due();
             self.show();
             self.notes.drain(..).for_each(|line| note(&line));
-            if self.is_at_end() {
+            if self.is_at_end()? {
                 return Ok(Ended::AtEnd);
             }
         }
@@ -163,7 +146,11 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
     }
 
     fn is_full(&self) -> bool {
-        self.incoming_events >= self.settings.batch_events || self.incoming_bytes >= self.settings.batch_bytes
+        // A partition whose last messages wait for further ones must get these.
+        let is_holding = self.partitions.values().any(|partition| partition.held_since.is_some());
+        let surplus = if is_holding { HELD_EVENTS } else { 0 };
+        self.incoming_events >= self.settings.batch_events.saturating_add(surplus)
+            || self.incoming_bytes >= self.settings.batch_bytes
     }
 
     /// Handles the next message or change of the assignment. Returns false if nothing happened.
@@ -269,6 +256,16 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
                     messages.truncate(index);
                     self.reader.read(&messages, &mut self.events)?;
                 }
+                let held = hold_back(partition.held_since, filter.decidable(&self.events), &mut messages);
+                partition.held_since = match partition.held_since.filter(|_| messages.is_empty()) {
+                    _ if held.is_empty() => None,
+                    Some(since) => Some(since),
+                    None => Some(Instant::now()),
+                };
+                if !held.is_empty() {
+                    self.reader.read(&messages, &mut self.events)?;
+                }
+                partition.incoming = held;
                 if messages.is_empty() {
                     continue;
                 }
@@ -279,8 +276,10 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
             partition.pending = Some(Decided { messages, outcomes });
         }
         self.first_at = None;
-        self.incoming_events = 0;
-        self.incoming_bytes = 0;
+        self.count_incoming();
+        if self.incoming_events > 0 {
+            self.first_at = Some(Instant::now());
+        }
         if faults::is_broken(Rule::RecordBeforeCommit) {
             self.record_before_commit();
         }
@@ -344,6 +343,8 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
             self.serve(pause)?;
             pause = (pause * 2).min(RETRY_PAUSE_MAX);
         }
+        // If the group has given partitions away in the meantime, they are removed now.
+        self.serve(RETRY_PAUSE)?;
         let pending: Vec<(PartitionId, i64)> = self.partitions.values().filter_map(end_of_pending).collect();
         let mut is_committed = false;
         for (id, end) in pending {
@@ -353,9 +354,12 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
             if committed == Some(end) {
                 is_committed = true;
             } else if committed.unwrap_or(partition.position) > partition.position {
-                // The position is neither that before the batch nor that after it, so somebody else has moved it.
-                let reason = format!("the committed offset was moved to {committed:?} by somebody else; start again");
-                return Err(PipeError::log(format!("cannot continue with {id}"), reason));
+                // Another member of the group had the partition in the meantime.
+                self.notes
+                    .push(format!("{id}: another process has moved the committed offset, so the filter is rebuilt"));
+                self.input.suspend(&id);
+                self.partitions.insert(id.clone(), Partition::new(id));
+                self.count_incoming();
             }
         }
         if is_committed {
@@ -484,7 +488,11 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
         filter: Option<Box<PartitionFilter>>,
         anchor: Option<Anchor>,
     ) -> Result<(), PipeError> {
-        let end = if self.settings.until_end { Some(self.end_of(id)?) } else { None };
+        if self.settings.until_end && !self.ends.contains_key(id) {
+            let end = self.end_of(id)?;
+            self.ends.insert(id.clone(), end);
+        }
+        let end = self.ends.get(id).copied();
         let Some(partition) = self.partitions.get_mut(id) else { return Ok(()) };
         partition.anchor = anchor;
         partition.end = end;
@@ -499,8 +507,23 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
         Ok(tail.last().map_or(bounds.first, |last| last.offset + 1))
     }
 
-    fn is_at_end(&self) -> bool {
-        self.settings.until_end && self.has_been_assigned && self.partitions.values().all(Partition::is_at_end)
+    /// Returns whether everything before the ends is delivered. For partitions that another process has now, the
+    /// committed offsets of the group say so.
+    fn is_at_end(&mut self) -> Result<bool, PipeError> {
+        let is_open = self.ends.is_empty() || !self.partitions.values().all(Partition::is_at_end);
+        if !self.settings.until_end || is_open {
+            return Ok(false);
+        }
+        let moved = self.ends.iter().filter(|(id, _)| !self.partitions.contains_key(*id));
+        for (id, end) in moved {
+            let is_empty = *end == 0;
+            match self.input.committed(id)? {
+                Committed::Offset(offset) if offset >= *end => {}
+                Committed::Never if is_empty => {}
+                _ => return Ok(false),
+            }
+        }
+        Ok(true)
     }
 
     fn save_if_due(&mut self) {
@@ -562,4 +585,13 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
             }
         });
     }
+}
+
+/// Removes the messages from index `decidable` on, and returns them. If messages of this partition wait since
+/// `held_since` and that is long enough, none are removed.
+fn hold_back<M>(held_since: Option<Instant>, decidable: usize, messages: &mut Vec<M>) -> Vec<M> {
+    if held_since.is_some_and(|since| since.elapsed() >= HELD_MAX) {
+        return Vec::new();
+    }
+    messages.split_off(decidable.min(messages.len()))
 }

@@ -100,6 +100,9 @@ pub trait Input {
     /// Begins to deliver the messages of an assigned partition from `offset` on.
     fn resume_at(&mut self, partition: &PartitionId, offset: i64) -> Result<(), PipeError>;
 
+    /// Ends the delivery of messages from a partition that was resumed, until it is resumed again.
+    fn suspend(&mut self, partition: &PartitionId);
+
     /// Returns the end offsets of the assigned partitions, as far as they are known without a request to the log.
     fn ends(&self) -> Vec<(PartitionId, i64)>;
 

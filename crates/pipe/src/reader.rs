@@ -54,6 +54,11 @@ impl Events {
         })
     }
 
+    /// Returns the number of events among the first `messages` messages.
+    pub(crate) fn events_before(&self, messages: usize) -> usize {
+        self.kinds[..messages.min(self.kinds.len())].iter().filter(|kind| **kind == MessageKind::Event).count()
+    }
+
     fn clear(&mut self) {
         self.digests.clear();
         self.times_ms.clear();
@@ -119,6 +124,11 @@ impl EventReader {
     /// Returns a text that identifies how keys and times are read. Filters whose texts differ cannot be exchanged.
     pub fn identity(&self) -> String {
         format!("pipe key {} time {}", self.keys, self.times)
+    }
+
+    /// Returns whether the time of an event is the one that the log keeps with its message.
+    pub(crate) fn uses_log_times(&self) -> bool {
+        self.times == TimeSource::Timestamp
     }
 
     /// Reads the messages of a batch into `events`, whose previous content is lost.

@@ -21,6 +21,8 @@ use crate::reader::{EventReader, Events};
 const STEP_MESSAGES: usize = 10_000;
 /// Maximum time that one step waits for messages.
 const STEP_WAIT: Duration = Duration::from_millis(50);
+/// Number of messages that are read before those before them are recorded, to recognize times that are wrong.
+const AHEAD_MESSAGES: usize = 300;
 
 /// A filter that is being rebuilt.
 pub(crate) struct Rebuild<M> {
@@ -99,7 +101,9 @@ impl<M: Message> Rebuild<M> {
         let filter = Box::new(PartitionFilter::build(tools.definition)?);
         let bounds = tools.input.bounds(partition)?;
         let tail = tools.input.tail(partition, committed)?;
-        let from_ms = history_ms(tools.definition).and_then(|ms| history_start(&tail, tools.present_ms, ms));
+        // The log can only find the times that it keeps itself.
+        let history_ms = history_ms(tools.definition).filter(|_| tools.reader.uses_log_times());
+        let from_ms = history_ms.and_then(|ms| history_start(&tail, tools.present_ms, ms));
         let from = match from_ms {
             Some(from_ms) => tools.input.offset_at(partition, from_ms)?.unwrap_or(committed).min(committed),
             None => bounds.first,
@@ -118,13 +122,16 @@ impl<M: Message> Rebuild<M> {
         partition: &PartitionId,
         tools: &mut Tools<'_, I>,
     ) -> Result<Step, PipeError> {
-        self.messages.clear();
-        let is_end = tools.input.read_history(self.committed, STEP_MESSAGES, STEP_WAIT, &mut self.messages)?;
+        // Some messages after the committed offset are read as well, for their times only.
+        let to = self.committed.saturating_add(AHEAD_MESSAGES as i64);
+        let messages_max = STEP_MESSAGES + AHEAD_MESSAGES;
+        let is_end = tools.input.read_history(to, messages_max, STEP_WAIT, &mut self.messages)?;
         if let Some(anchor) = self.unverified {
             if self.messages.is_empty() && !is_end {
                 return Ok(Step::More);
             }
-            let is_known = self.messages.first().is_some_and(|first| Anchor::of(first, tools.secret) == anchor);
+            let first = self.messages.first().filter(|first| first.offset() < self.committed);
+            let is_known = first.is_some_and(|first| Anchor::of(first, tools.secret) == anchor);
             if !is_known {
                 tools.notes.push(unusable(partition, "the log does not have the message with which it ends"));
                 *self = Self::from_log(partition, self.committed, tools)?;
@@ -133,11 +140,14 @@ impl<M: Message> Rebuild<M> {
             self.unverified = None;
             self.messages.remove(0);
         }
-        if let Some(last) = self.messages.last() {
+        let delivered = self.messages.partition_point(|message| message.offset() < self.committed);
+        let known = if is_end { delivered } else { delivered.min(self.messages.len().saturating_sub(AHEAD_MESSAGES)) };
+        if let Some(last) = self.messages[..known].last() {
             self.anchor = Some(Anchor::of(last, tools.secret));
             tools.reader.read(&self.messages, &mut self.events)?;
-            self.filter.record_history(&self.events, tools.present_ms);
-            self.recorded += self.messages.len() as u64;
+            self.filter.record_history(&self.events, known, tools.present_ms);
+            self.recorded += known as u64;
+            self.messages.drain(..known);
         }
         if !is_end {
             return Ok(Step::More);
@@ -168,7 +178,7 @@ fn gap(partition: &PartitionId, from: i64, first: i64, from_ms: Option<i64>) -> 
     }
     let reach = match from_ms {
         Some(_) => "its window reaches further back than the log keeps messages",
-        None => "its window has no beginning, and the log has deleted messages",
+        None => "the log has deleted messages that may belong to the window",
     };
     Some(format!(
         "{partition}: {reach}, and there is no checkpoint: an event whose earlier copy was deleted before offset {first} may \

@@ -1,4 +1,4 @@
-//! How a pipe works. This module makes no decisions.
+//! How a pipe works, and how it ends. This module makes no decisions.
 
 use std::time::Duration;
 
@@ -32,4 +32,13 @@ pub struct Settings {
     pub until_end: bool,
     /// Returns the time of day in milliseconds since 1970.
     pub present_ms: fn() -> u64,
+}
+
+/// How a pipe ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It reached the end that the input had at the start.
+    AtEnd,
+    /// The caller stopped it.
+    Stopped,
 }

@@ -117,6 +117,7 @@ impl Setup {
             output: args.topics.to.clone(),
             duplicates: args.topics.duplicates.as_ref().and_then(|address| address.topic().ok()).map(str::to_owned),
             dead_letters: dead_letters.map(str::to_owned).zip(self.checked.dead_letter_partitions),
+            batch_bytes_max: self.checked.batch_bytes_max,
         };
         let opened = open(&args.topics.from, &args.topics.group, targets, &self.properties, self.guarantee)?;
         let definition = self.definition.clone();

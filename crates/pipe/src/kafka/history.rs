@@ -19,6 +19,8 @@ use crate::ports::{Bounds, TailEvent};
 const TAIL_DISTANCES: [i64; 4] = [64, 4096, 1 << 18, i64::MAX];
 /// Number of last messages that are returned.
 const TAIL_MESSAGES: usize = 64;
+/// How long a request is repeated while the brokers do not answer.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum time for which the last messages are looked for.
 const TAIL_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -123,8 +125,9 @@ impl History {
     /// Returns the range of offsets of a partition. The end is that of committed messages.
     pub(super) fn bounds(&self, partition: &PartitionId) -> Result<Bounds, PipeError> {
         let what = format!("cannot read the offsets of {partition}");
-        let watermarks =
-            retried(&what, || self.consumer.fetch_watermarks(&partition.topic, partition.partition, REQUEST_TIMEOUT))?;
+        let watermarks = retried(&what, RETRY_TIMEOUT, || {
+            self.consumer.fetch_watermarks(&partition.topic, partition.partition, REQUEST_TIMEOUT)
+        })?;
         let (first, end) = watermarks;
         Ok(Bounds { first: first.max(0), end })
     }
@@ -132,7 +135,7 @@ impl History {
     /// Returns the offset of the first message at a time or later.
     pub(super) fn offset_at(&self, partition: &PartitionId, time_ms: i64) -> Result<Option<i64>, PipeError> {
         let what = format!("cannot find the offset of a time in {partition}");
-        let found = retried(&what, || {
+        let found = retried(&what, RETRY_TIMEOUT, || {
             let mut list = TopicPartitionList::new();
             list.add_partition_offset(&partition.topic, partition.partition, Offset::Offset(time_ms.max(0)))?;
             let found = self.consumer.offsets_for_times(list, REQUEST_TIMEOUT)?;
@@ -153,12 +156,17 @@ fn keep_tail(messages: &mut Vec<KafkaMessage>, events: &mut Vec<TailEvent>) {
 }
 
 /// Repeats a request to the brokers a few times, because a broker may just have been restarted.
-pub(super) fn retried<T>(what: &str, request: impl Fn() -> Result<T, KafkaError>) -> Result<T, PipeError> {
+pub(super) fn retried<T>(
+    what: &str,
+    patience: Duration,
+    request: impl Fn() -> Result<T, KafkaError>,
+) -> Result<T, PipeError> {
+    let began = Instant::now();
     let mut pause = Duration::from_millis(100);
     loop {
         match request() {
             Ok(answer) => return Ok(answer),
-            Err(error) if pause > Duration::from_secs(5) => {
+            Err(error) if began.elapsed() + pause > patience => {
                 let reason = format!("{error}; check that the brokers are reachable and that the topic exists");
                 return Err(PipeError::log(what, reason));
             }

@@ -250,6 +250,14 @@ impl Input for KafkaInput {
             .map_err(|error| PipeError::log(format!("cannot resume {partition}"), error))
     }
 
+    fn suspend(&mut self, partition: &PartitionId) {
+        if self.started.remove(partition) {
+            // The next start begins at another offset, so the partition must be read from there.
+            self.waiting.insert(partition.clone(), true);
+            let _ = self.consumer.pause(&Self::list([partition]));
+        }
+    }
+
     fn ends(&self) -> Vec<(PartitionId, i64)> {
         self.consumer.context().ends()
     }

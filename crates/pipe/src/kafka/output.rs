@@ -25,6 +25,9 @@ const COMMIT_ATTEMPTS: u32 = 3;
 /// How long a message waits for room in the queue of the producer.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Size of a batch that librdkafka sends at once.
+const BATCH_BYTES: u64 = 1_000_000;
+
 /// What an output guarantees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guarantee {
@@ -43,6 +46,8 @@ pub struct Targets {
     pub duplicates: Option<String>,
     /// Topic of dead letters, and the number of its partitions.
     pub dead_letters: Option<(String, i32)>,
+    /// Maximum size of a batch that all of these topics accept.
+    pub batch_bytes_max: Option<u64>,
 }
 
 /// Topics of Kafka to which messages are written.
@@ -143,7 +148,11 @@ fn create(
     targets: &Targets,
     transactional_id: Option<&str>,
 ) -> Result<BaseProducer<ProducerState>, KafkaError> {
-    let config = properties.producer(targets.output.brokers(), transactional_id);
+    let mut config = properties.producer(targets.output.brokers(), transactional_id);
+    let asked = config.get("batch.size").and_then(|bytes| bytes.parse().ok()).unwrap_or(BATCH_BYTES);
+    if let Some(limit) = targets.batch_bytes_max.filter(|limit| *limit < asked) {
+        config.set("batch.size", limit.max(1).to_string());
+    }
     config.create_with_context(ProducerState::default())
 }
 

@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
+use std::time::Duration;
 
 use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
 use rdkafka::client::DefaultClientContext;
@@ -18,6 +19,9 @@ use super::client::Properties;
 use super::history::retried;
 use crate::error::PipeError;
 
+/// How long the brokers may take to answer at the start.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// What the check of the topics found.
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
@@ -27,6 +31,8 @@ pub struct Checked {
     pub dead_letter_partitions: Option<i32>,
     /// Whether the output is in another cluster than the input, so that one transaction cannot contain both.
     pub is_other_cluster: bool,
+    /// Smallest limit of the size of a batch among the topics that are written.
+    pub batch_bytes_max: Option<u64>,
     /// Lines for the user.
     pub notes: Vec<String>,
 }
@@ -72,6 +78,10 @@ pub fn check_topics(
         let topic = target(address, to, from, checked.is_other_cluster)?;
         checked.dead_letter_partitions = Some(partitions(&output, address, topic)?);
     }
+    // The brokers reject a batch as a whole, so a batch of small messages must not be larger than a message may be.
+    let written = [Some(to), duplicates, dead_letters].into_iter().flatten().flat_map(Address::topics);
+    let limits = written.filter_map(|topic| topic_config(to, topic, "max.message.bytes", properties).ok());
+    checked.batch_bytes_max = limits.filter_map(|limit| limit.parse().ok()).min();
     Ok(checked)
 }
 
@@ -87,6 +97,10 @@ fn target<'a>(
         return Err(PipeError::Settings(text));
     }
     let topic = address.topic().map_err(PipeError::Settings)?;
+    if !std::ptr::eq(address, to) && to.topics().iter().any(|output| output == topic) {
+        let text = format!("topic `{topic}` is the output of first-seen messages; name another topic for the others");
+        return Err(PipeError::Settings(text));
+    }
     if !is_other_cluster && from.topics().iter().any(|input| input == topic) {
         return Err(PipeError::Settings(format!("topic `{topic}` is read and written; name another topic")));
     }
@@ -102,7 +116,7 @@ fn connect(address: &Address, properties: &Properties) -> Result<BaseConsumer, P
 /// Returns the number of partitions of a topic.
 fn partitions(consumer: &BaseConsumer, address: &Address, topic: &str) -> Result<i32, PipeError> {
     let what = format!("cannot reach the brokers {}", address.brokers());
-    let metadata = retried(&what, || consumer.fetch_metadata(Some(topic), REQUEST_TIMEOUT))?;
+    let metadata = retried(&what, START_TIMEOUT, || consumer.fetch_metadata(Some(topic), START_TIMEOUT / 2))?;
     let found = metadata.topics().iter().find(|found| found.name() == topic);
     let error = found.and_then(rdkafka::metadata::MetadataTopic::error).map(RDKafkaErrorCode::from);
     match (found, error) {
@@ -126,7 +140,7 @@ fn check_compaction(
     properties: &Properties,
     notes: &mut Vec<String>,
 ) -> Result<(), PipeError> {
-    match cleanup_policy(from, topic, properties) {
+    match topic_config(from, topic, "cleanup.policy", properties) {
         Ok(policy) if policy.contains("compact") => Err(PipeError::Settings(format!(
             "topic `{topic}` is compacted (cleanup.policy={policy}): compaction keeps the last message of a key, and the pipe \
              passes the first one on, so updates would be lost; --allow-compacted reads it nevertheless"
@@ -139,7 +153,8 @@ fn check_compaction(
     }
 }
 
-fn cleanup_policy(from: &Address, topic: &str, properties: &Properties) -> Result<String, KafkaError> {
+/// Returns the value of a topic's setting.
+fn topic_config(from: &Address, topic: &str, name: &str, properties: &Properties) -> Result<String, KafkaError> {
     let config = properties.consumer(from.brokers(), "firstseen-pipe-check");
     let admin: AdminClient<DefaultClientContext> = config.create()?;
     let options = AdminOptions::new().request_timeout(Some(REQUEST_TIMEOUT));
@@ -147,7 +162,7 @@ fn cleanup_policy(from: &Address, topic: &str, properties: &Properties) -> Resul
     let described = block_on(admin.describe_configs(&resource, &options))?;
     let resource = described.into_iter().next().ok_or(KafkaError::Canceled)?;
     let resource = resource.map_err(KafkaError::AdminOp)?;
-    Ok(resource.get("cleanup.policy").and_then(|entry| entry.value.clone()).unwrap_or_default())
+    Ok(resource.get(name).and_then(|entry| entry.value.clone()).unwrap_or_default())
 }
 
 /// Wakes a thread that waits for a future.

@@ -47,7 +47,7 @@ fn rebuilt(definition: &SlicedDefinition, history: &[TestMessage], rng: &mut Cha
     while start < history.len() {
         let end = history.len().min(start + rng.random_range(1..500));
         reader.read(&history[start..end], &mut events).unwrap();
-        filter.record_history(&events, present_ms());
+        filter.record_history(&events, end - start, present_ms());
         start = end;
     }
     filter

@@ -197,6 +197,12 @@ impl Input for Log {
         Ok(())
     }
 
+    fn suspend(&mut self, partition: &PartitionId) {
+        if let Some(next) = self.state.borrow_mut().next.get_mut(partition) {
+            *next = None;
+        }
+    }
+
     fn ends(&self) -> Vec<(PartitionId, i64)> {
         Vec::new()
     }

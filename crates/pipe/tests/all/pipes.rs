@@ -205,3 +205,30 @@ fn a_checkpoint_of_another_log_is_not_used() {
     let passed = new.written.iter().filter(|it| it.target == Target::Output).count();
     assert_eq!((new.written.len(), passed), (4, 2), "{:?}", new.written);
 }
+
+/// A wrong time was accepted if it was the last one of a batch, because nothing after it contradicted it. Every later
+/// event was then late, and duplicates passed.
+#[test]
+fn a_wrong_time_at_the_end_of_a_batch_does_not_move_the_clock() {
+    for index in [99, 399, 799, 1499] {
+        let mut rng = ChaCha8Rng::seed_from_u64(6);
+        let stored = stored(&mut rng);
+        let id = PartitionId { topic: "clicks".into(), partition: 0 };
+        stored.borrow_mut().messages.get_mut(&id).unwrap()[index].timestamp_ms = Some(START_MS - 40 * 86_400_000);
+        for message in stored.borrow_mut().messages.get_mut(&id).unwrap() {
+            // All other times are much earlier, so the one above is far ahead of them and before the present.
+            if message.timestamp_ms > Some(START_MS - 1) {
+                message.timestamp_ms = message.timestamp_ms.map(|ms| ms - 80 * 86_400_000);
+            }
+        }
+        let counts = Counts::default();
+        let log = Log::start(&stored, 6, u32::MAX);
+        let reader = reader(&["@value"], "@timestamp", true);
+        let definition = Some(definition("24h"));
+        let secret = FilterSecret::from_seed(7);
+        let parts = Parts { input: log.clone(), output: log.clone(), reader, secret, definition, checkpoints: None };
+        Pipe::new(parts, settings(), counts.clone()).run(&|| false, &mut |_| {}).unwrap();
+        let figures = counts.figures();
+        assert_eq!(figures.undecided.get("late"), None, "message {index}: {figures:?}");
+    }
+}
