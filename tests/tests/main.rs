@@ -54,6 +54,7 @@ mod node;
 mod outputs;
 mod own_node;
 mod packages;
+mod pipe;
 mod ports;
 mod python;
 mod recipes;
