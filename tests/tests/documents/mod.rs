@@ -39,7 +39,7 @@ const LEFT_OUT: [(&str, usize); 20] = [
     ("docs/how-to/restart-nodes.md", 1),
     ("docs/how-to/run-a-cluster.md", 2),
     ("docs/how-to/runbook.md", 1),
-    ("docs/how-to/testing.md", 11),
+    ("docs/how-to/testing.md", 12),
     ("docs/reference/hashing.md", 1),
     ("docs/reference/performance.md", 3),
     ("docs/tutorials/first-hour.md", 1),

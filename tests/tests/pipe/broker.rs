@@ -6,9 +6,10 @@
 
 use std::fs::File;
 use std::net::TcpStream;
+use std::ops::{Deref, DerefMut};
 use std::process::{Child, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -23,6 +24,11 @@ use super::client::Client;
 /// Maximum time until a broker accepts connections.
 const START_LIMIT: Duration = Duration::from_secs(120);
 
+/// Time after which the controller gives up a broker that does not report. A broker on a busy machine must not be given
+/// up, and a broker that was killed must be given up before it is started again.
+const SHARED_SESSION_MS: u32 = 30_000;
+const KILLED_SESSION_MS: u32 = 1_500;
+
 /// Settings of the broker. Topics are created by the tests only. Times are short, so that the broker notices quickly
 /// that a transaction, a group member or a record has expired. Records may have any timestamp and do not expire, except
 /// in topics with settings of their own.
@@ -32,8 +38,7 @@ node.id=1
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 auto.create.topics.enable=false
-broker.heartbeat.interval.ms=500
-broker.session.timeout.ms=3000
+broker.heartbeat.interval.ms=300
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=2
 transaction.state.log.replication.factor=1
@@ -56,6 +61,37 @@ pub(super) struct Kafka {
     class_path: &'static str,
     port: u16,
     folder: Folder,
+    idle: Arc<Mutex<Vec<Client>>>,
+}
+
+/// Client that goes back to its broker for the next test, because the start of a Java process takes seconds on a busy
+/// machine.
+pub(super) struct Lease {
+    client: Option<Client>,
+    idle: Arc<Mutex<Vec<Client>>>,
+}
+
+impl Deref for Lease {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        self.client.as_ref().expect("a client until the end of the lease")
+    }
+}
+
+impl DerefMut for Lease {
+    fn deref_mut(&mut self) -> &mut Client {
+        self.client.as_mut().expect("a client until the end of the lease")
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // After a failure, the client may be in the middle of a command.
+        if !std::thread::panicking() {
+            self.idle.lock().expect("the idle clients").extend(self.client.take());
+        }
+    }
 }
 
 impl Kafka {
@@ -63,11 +99,15 @@ impl Kafka {
     /// or no Kafka on this machine.
     pub(super) fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Option<Kafka>> = OnceLock::new();
-        SHARED.get_or_init(Self::start).as_ref()
+        SHARED.get_or_init(|| Self::with_session(SHARED_SESSION_MS)).as_ref()
     }
 
-    /// Starts a broker which only the caller uses.
+    /// Starts a broker which only the caller uses, and which the caller may kill.
     pub(super) fn start() -> Option<Self> {
+        Self::with_session(KILLED_SESSION_MS)
+    }
+
+    fn with_session(session_ms: u32) -> Option<Self> {
         let class_path = class_path()?;
         let port = free_ports(2);
         let folder = Folder::new();
@@ -76,13 +116,14 @@ impl Kafka {
             "listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
              advertised.listeners=PLAINTEXT://127.0.0.1:{port}\n\
              controller.quorum.bootstrap.servers=127.0.0.1:{controller}\n\
-             log.dirs={data}\n",
+             log.dirs={data}\n\
+             broker.session.timeout.ms={session_ms}\n",
             controller = port + 1,
             data = data.display()
         );
         folder.write("server.properties", format!("{SETTINGS}{addresses}"));
         let process = spawn(class_path, &folder);
-        let mut kafka = Self { process, class_path, port, folder };
+        let mut kafka = Self { process, class_path, port, folder, idle: Arc::default() };
         kafka.wait_until_it_accepts();
         Some(kafka)
     }
@@ -102,9 +143,11 @@ impl Kafka {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Starts a client of this broker.
-    pub(super) fn client(&self) -> Client {
-        Client::start(self.class_path, &self.address())
+    /// Returns a client of this broker that nobody else uses.
+    pub(super) fn client(&self) -> Lease {
+        let idle = self.idle.lock().expect("the idle clients").pop();
+        let client = idle.unwrap_or_else(|| Client::start(self.class_path, &self.address()));
+        Lease { client: Some(client), idle: Arc::clone(&self.idle) }
     }
 
     /// Kills the broker, which keeps its data.

@@ -2,6 +2,7 @@
 //!
 //! One Java process executes the commands of a [`Client`], one after the other.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Formatter};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -59,6 +60,18 @@ impl Record {
             headers: headers.map(header).collect(),
             value: bytes(&line["value"]),
         }
+    }
+
+    /// Removes the headers that a pipe has added, and returns their values by the part of their names after the dash.
+    pub(super) fn take_marks(&mut self) -> BTreeMap<String, String> {
+        let mut marks = BTreeMap::new();
+        self.headers.retain(|(name, value)| {
+            let Some(mark) = name.strip_prefix("firstseen-") else { return true };
+            let text = String::from_utf8_lossy(value.as_deref().unwrap_or_default()).into_owned();
+            marks.insert(mark.to_owned(), text);
+            false
+        });
+        marks
     }
 
     /// Returns the value as text.

@@ -2,5 +2,16 @@
 
 mod broker;
 mod build;
+mod case;
 mod client;
+mod delivery;
+mod formats;
+mod judge;
 mod kafka;
+mod kills;
+mod members;
+mod messages;
+mod process;
+mod sabotage;
+mod state;
+mod workload;

@@ -23,6 +23,7 @@ import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.GroupIdNotFoundException;
+import org.apache.kafka.common.errors.InvalidReplicationFactorException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
 /** Creates, changes and describes topics and groups. */
@@ -38,11 +39,26 @@ final class Admins implements AutoCloseable {
     String name = command.get("topic").asText();
     var topic = new NewTopic(name, Optional.of(command.get("partitions").asInt()), Optional.empty());
     topic.configs(strings(command.get("config")));
-    String id = admin.createTopics(List.of(topic)).topicId(name).get().toString();
+    String id = create(topic);
     while (!isDescribed(name)) {
       Thread.onSpinWait();
     }
     return id;
+  }
+
+  /** Waits while a broker that was started again is not yet known to its controller. */
+  private String create(NewTopic topic) throws Exception {
+    long deadline = System.nanoTime() + Duration.ofMinutes(1).toNanos();
+    while (true) {
+      try {
+        return admin.createTopics(List.of(topic)).topicId(topic.name()).get().toString();
+      } catch (ExecutionException error) {
+        boolean isEarly = error.getCause() instanceof InvalidReplicationFactorException;
+        if (!isEarly || System.nanoTime() > deadline) {
+          throw error;
+        }
+      }
+    }
   }
 
   /** Returns when no client finds the topic any more. */
