@@ -9,13 +9,13 @@ test crate="" filter="":
 
 # Tests that take minutes each
 test-long:
-    cargo test --locked --workspace --exclude firstseen-sim --tests -- --ignored --skip whole_logs --skip at_full_size
+    cargo test --locked --workspace --exclude firstseen-sim --tests --features firstseen-tests/kafka -- --ignored --skip whole_logs --skip at_full_size
     cargo test --locked --profile long -p firstseen-sim --test all -- --ignored
 
 # Format and lints, as CI wants them
 lint:
     cargo fmt --all --check
-    cargo clippy --locked --workspace --all-targets -- -D warnings
+    cargo clippy --locked --workspace --all-targets --features firstseen-tests/kafka,firstseen-pipe/kafka -- -D warnings
     cargo clippy --locked -p firstseen-cli -- -D warnings
     cargo clippy --locked -p firstseen-cli --no-default-features -- -D warnings
 

@@ -54,6 +54,7 @@ mod node;
 mod outputs;
 mod own_node;
 mod packages;
+#[cfg(feature = "kafka")]
 mod pipe;
 mod ports;
 mod python;

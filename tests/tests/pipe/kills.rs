@@ -80,7 +80,7 @@ fn run(case: &mut Case, plan: &Plan, seed: u64) -> Option<String> {
     }
     let faults = case.judge();
     let repeat = format!(
-        "again: FIRSTSEEN_PIPE_SEEDS={seed}..{} cargo test -p firstseen-tests --test all pipe::kills",
+        "again: FIRSTSEEN_PIPE_SEEDS={seed}..{} cargo test -p firstseen-tests --features kafka --test all pipe::kills",
         seed + 1
     );
     (!faults.is_empty()).then(|| format!("seed {seed}, {plan:?}: {faults}\n{log}\n{repeat}"))

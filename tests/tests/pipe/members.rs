@@ -78,7 +78,7 @@ impl Load {
         }
         log.push_str(&self.case.drain().err);
         let faults = self.case.judge();
-        let again = "cargo test -p firstseen-tests --test all pipe::members -- --include-ignored";
+        let again = "cargo test -p firstseen-tests --features kafka --test all pipe::members -- --include-ignored";
         assert!(faults.is_empty(), "seed {}: {faults}\n{log}\nagain: {again}", self.seed);
     }
 }
