@@ -4,11 +4,13 @@
 //!
 //! # Guarantees
 //!
-//! - A filter outlives a batch only after the batch was committed. If the outcome of an attempt is unknown, the
+//! - A filter is kept after a batch only if the batch was committed. If the outcome of an attempt is unknown, the
 //!   committed positions of the group decide.
 //! - The group is polled between any two steps, and each step is bounded.
 
-use std::collections::BTreeMap;
+mod saving;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use firstseen_filter::FilterSecret;
@@ -64,7 +66,8 @@ pub struct Pipe<I: Input, O> {
     incoming_bytes: usize,
     checkpoint_due: Instant,
     rebuild_began: Option<Instant>,
-    has_been_assigned: bool,
+    /// Partitions that the group has ever assigned to this process.
+    seen: BTreeSet<PartitionId>,
     /// Ends that the partitions had when this process got them first, for a pipe that stops there.
     ends: BTreeMap<PartitionId, i64>,
 }
@@ -90,7 +93,7 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
             incoming_bytes: 0,
             checkpoint_due: Instant::now() + CHECKPOINT_EVERY,
             rebuild_began: None,
-            has_been_assigned: false,
+            seen: BTreeSet::new(),
             ends: BTreeMap::new(),
         }
     }
@@ -153,10 +156,10 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
             || self.incoming_bytes >= self.settings.batch_bytes
     }
 
-    /// Handles the next message or change of the assignment. Returns false if nothing happened.
+    /// Handles the next message or change of the assignment. Returns false if nothing happened that the batch needs.
     fn poll(&mut self, wait: Duration) -> Result<bool, PipeError> {
         match self.input.poll(wait)? {
-            Polled::Message(id, message) => self.take(&id, message),
+            Polled::Message(id, message) => return Ok(self.take(&id, message)),
             Polled::Assigned(ids) => self.assigned(ids),
             Polled::Revoked(ids) => {
                 self.save(&ids);
@@ -168,19 +171,22 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
         Ok(true)
     }
 
-    fn take(&mut self, id: &PartitionId, message: I::Message) {
-        let Some(partition) = self.partitions.get_mut(id) else { return };
+    /// Adds a message to the batch. Returns false if it does not belong there.
+    fn take(&mut self, id: &PartitionId, message: I::Message) -> bool {
+        let Some(partition) = self.partitions.get_mut(id) else { return false };
         let bytes = message.size_bytes();
-        if partition.take(message) {
-            self.first_at.get_or_insert_with(Instant::now);
-            self.incoming_events += 1;
-            self.incoming_bytes += bytes;
+        if !partition.take(message) {
+            return false;
         }
+        self.first_at.get_or_insert_with(Instant::now);
+        self.incoming_events += 1;
+        self.incoming_bytes += bytes;
+        true
     }
 
     fn assigned(&mut self, ids: Vec<PartitionId>) {
-        self.has_been_assigned = true;
         for id in ids {
+            self.seen.insert(id.clone());
             self.partitions.insert(id.clone(), Partition::new(id));
         }
     }
@@ -205,7 +211,9 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
     fn deliver(&mut self, is_stopped: &dyn Fn() -> bool, note: &mut dyn FnMut(&str)) -> Result<(), PipeError> {
         let Some(first_at) = self.first_at else { return Ok(()) };
         let poison = self.decide()?;
-        faults::pass(Point::Tested);
+        if self.has_pending() {
+            faults::pass(Point::Tested);
+        }
         let mut pause = RETRY_PAUSE;
         while self.has_pending() {
             let pending = self.partitions.values().filter(|partition| partition.pending.is_some());
@@ -247,6 +255,7 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
             let mut outcomes = Vec::with_capacity(messages.len());
             if let Stage::Ready(Some(filter)) = &mut partition.stage {
                 self.reader.read(&messages, &mut self.events)?;
+                let mut is_last = false;
                 if !self.settings.has_dead_letters
                     && let Some((index, rejection)) = self.events.first_rejection()
                 {
@@ -255,8 +264,11 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
                     poison.get_or_insert(PipeError::Message { partition: partition.id.clone(), offset, reason });
                     messages.truncate(index);
                     self.reader.read(&messages, &mut self.events)?;
+                    is_last = true;
                 }
-                let held = hold_back(partition.held_since, filter.decidable(&self.events), &mut messages);
+                // Before a message that ends the pipe, no further message comes to wait for.
+                let decidable = if is_last { messages.len() } else { filter.decidable(&self.events) };
+                let held = hold_back(partition.held_since, decidable, &mut messages);
                 partition.held_since = match partition.held_since.filter(|_| messages.is_empty()) {
                     _ if held.is_empty() => None,
                     Some(since) => Some(since),
@@ -397,6 +409,7 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
                 break;
             }
         }
+        self.show();
         self.input.hold(false)
     }
 
@@ -514,6 +527,12 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
         if !self.settings.until_end || is_open {
             return Ok(false);
         }
+        // A partition that was taken away before it was started counts too. No history is being read now.
+        let unknown: Vec<PartitionId> = self.seen.iter().filter(|id| !self.ends.contains_key(*id)).cloned().collect();
+        for id in unknown {
+            let end = self.end_of(&id)?;
+            self.ends.insert(id, end);
+        }
         let moved = self.ends.iter().filter(|(id, _)| !self.partitions.contains_key(*id));
         for (id, end) in moved {
             let is_empty = *end == 0;
@@ -524,66 +543,6 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
             }
         }
         Ok(true)
-    }
-
-    fn save_if_due(&mut self) {
-        if self.checkpoints.is_none() || Instant::now() < self.checkpoint_due {
-            return;
-        }
-        let began = Instant::now();
-        self.save_all();
-        self.checkpoint_due = Instant::now() + CHECKPOINT_EVERY.max(began.elapsed() * CHECKPOINT_REST);
-    }
-
-    fn save_all(&mut self) {
-        let ids: Vec<PartitionId> = self.partitions.keys().cloned().collect();
-        self.save(&ids);
-    }
-
-    /// Saves checkpoints of partitions that have delivered something since their last one. A checkpoint that cannot be
-    /// saved only makes the next start slower, so the pipe continues.
-    fn save(&mut self, ids: &[PartitionId]) {
-        let Some(checkpoints) = &self.checkpoints else { return };
-        for id in ids {
-            let Some(partition) = self.partitions.get_mut(id) else { continue };
-            let Some(filter) = partition.filter() else { continue };
-            let Some(anchor) = partition.anchor else { continue };
-            if filter.is_pending() || partition.saved_to == Some(partition.position) {
-                continue;
-            }
-            let saved = checkpoints.save(id, filter, partition.position, anchor);
-            self.counts.change(|figures| match saved {
-                Ok(()) => figures.checkpoints.saved += 1,
-                Err(_) => figures.checkpoints.failed += 1,
-            });
-            match saved {
-                Ok(()) => partition.saved_to = Some(partition.position),
-                Err(error) => {
-                    self.notes.push(format!("{id}: {error}; the next start rebuilds the filter from the log"))
-                }
-            }
-            faults::pass(Point::Saved);
-        }
-    }
-
-    /// Updates the figures that are not counted event by event.
-    fn show(&mut self) {
-        let ends = self.input.ends();
-        let partitions = &self.partitions;
-        let has_joined = self.has_been_assigned;
-        self.counts.change(|figures| {
-            figures.partitions.has_joined = has_joined;
-            figures.partitions.assigned = partitions.len() as u64;
-            figures.partitions.ready = partitions.values().filter(|partition| partition.is_ready()).count() as u64;
-            figures.partitions.filter_bytes =
-                partitions.values().filter_map(Partition::filter).map(PartitionFilter::bytes).sum();
-            figures.lag.retain(|id, _| partitions.contains_key(id));
-            for (id, end) in ends {
-                if let Some(partition) = partitions.get(&id) {
-                    figures.lag.insert(id, (end - partition.position).max(0));
-                }
-            }
-        });
     }
 }
 

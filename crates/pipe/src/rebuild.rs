@@ -10,7 +10,7 @@ use std::time::Duration;
 use firstseen_filter::FilterSecret;
 use firstseen_routing::SlicedDefinition;
 
-use crate::checkpoint::{Anchor, CheckpointFolder};
+use crate::checkpoint::{Anchor, CheckpointFolder, Loaded};
 use crate::error::PipeError;
 use crate::message::{Message, PartitionId};
 use crate::partition_filter::{PartitionFilter, history_ms};
@@ -75,6 +75,10 @@ impl<M: Message> Rebuild<M> {
         let loaded = tools.checkpoints.map(|folder| folder.load(partition, committed)).transpose();
         match loaded.map(Option::flatten) {
             Ok(Some(loaded)) => {
+                let first = tools.input.bounds(partition)?.first;
+                if first > loaded.anchor.offset {
+                    return Self::from_old_checkpoint(partition, loaded, first, committed, tools);
+                }
                 tools.input.open_history(partition, loaded.anchor.offset)?;
                 let unverified = Some(loaded.anchor);
                 Ok(Self { unverified, anchor: unverified, ..Self::empty(Box::new(loaded.filter), committed) })
@@ -85,6 +89,26 @@ impl<M: Message> Rebuild<M> {
                 Self::from_log(partition, committed, tools)
             }
         }
+    }
+
+    /// Begins with a checkpoint whose last message the log has deleted since. A topic that was created again begins at
+    /// offset 0, so it is mistaken for this case only if it has deleted as many messages again.
+    fn from_old_checkpoint<I: Input<Message = M>>(
+        partition: &PartitionId,
+        loaded: Loaded,
+        first: i64,
+        committed: i64,
+        tools: &mut Tools<'_, I>,
+    ) -> Result<Self, PipeError> {
+        let from = loaded.anchor.offset + 1;
+        if from < first.min(committed) {
+            tools.notes.push(format!(
+                "{partition}: the log deleted the messages from offset {from} to {first}, which came after the checkpoint: an \
+                 event whose earlier copy was among them may pass twice; keep messages for longer (retention.ms)"
+            ));
+        }
+        tools.input.open_history(partition, first)?;
+        Ok(Self { anchor: Some(loaded.anchor), ..Self::empty(Box::new(loaded.filter), committed) })
     }
 
     fn empty(filter: Box<PartitionFilter>, committed: i64) -> Self {

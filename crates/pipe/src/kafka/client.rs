@@ -17,8 +17,9 @@ use crate::error::PipeError;
 use crate::message::PartitionId;
 
 /// Properties that the guarantees depend on, so that a file must not change them.
-const OURS: [&str; 9] = [
+const OURS: [&str; 12] = [
     "acks",
+    "auto.offset.reset",
     "bootstrap.servers",
     "enable.auto.commit",
     "enable.auto.offset.store",
@@ -26,6 +27,8 @@ const OURS: [&str; 9] = [
     "group.id",
     "group.protocol",
     "isolation.level",
+    "metadata.broker.list",
+    "request.required.acks",
     "transactional.id",
 ];
 
@@ -91,7 +94,7 @@ impl Properties {
         if needs_tls && !cfg!(feature = "kafka-tls") {
             return Err(
                 "this build of firstseen has no TLS to Kafka, which these properties need (security.protocol, \
-                        sasl.mechanism); build it with the feature `kafka-tls`"
+                        sasl.mechanism); build it with `cargo build --release --features pipe-tls`"
                     .to_owned(),
             );
         }
@@ -149,6 +152,14 @@ impl Properties {
         for (name, value) in &self.0 {
             config.set(name, value);
         }
+    }
+}
+
+/// Describes why a client cannot be created. The value of a wrong property is left out, because it may be a password.
+pub(super) fn creation_error(error: &KafkaError) -> String {
+    match error {
+        KafkaError::ClientConfig(_, reason, name, _) => format!("property `{name}`: {reason}"),
+        error => error.to_string(),
     }
 }
 
@@ -241,6 +252,19 @@ pub(crate) struct Failed {
     pub(crate) code: RDKafkaErrorCode,
 }
 
+impl Failed {
+    /// Returns whether the brokers rejected this message only because they rejected another one of the same request.
+    pub(crate) fn is_consequence(self) -> bool {
+        self.code == RDKafkaErrorCode::InvalidDifferentRecord
+    }
+
+    /// Returns whether this message explains a failure better than another one: a fault of its own comes first, then
+    /// the place in the attempt.
+    fn explains_better_than(self, other: Self) -> bool {
+        (self.is_consequence(), self.index) < (other.is_consequence(), other.index)
+    }
+}
+
 /// What librdkafka reports to a producer.
 #[derive(Default)]
 pub(crate) struct ProducerState {
@@ -272,10 +296,14 @@ impl ProducerContext for ProducerState {
         let Err((error, _)) = result else { return };
         let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown);
         let mut failed = locked(&self.failed);
-        // Messages that were discarded because of another one say nothing.
-        let is_consequence = matches!(code, RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight);
-        if !is_consequence && failed.is_none_or(|first| index < first.index) {
-            *failed = Some(Failed { index, code });
+        // Messages that were discarded when the attempt was aborted say nothing.
+        if matches!(code, RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight) {
+            return;
+        }
+        // The first message with a fault of its own is the one to name.
+        let found = Failed { index, code };
+        if failed.is_none_or(|known| found.explains_better_than(known)) {
+            *failed = Some(found);
         }
     }
 }
@@ -294,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_property_that_would_break_a_guarantee_is_refused() {
-        for line in ["isolation.level=read_uncommitted", "enable.auto.commit=true", "transactional.id=x", "nonsense"] {
+        for line in ["isolation.level=read_uncommitted", "auto.offset.reset=latest", "transactional.id=x", "nonsense"] {
             let reason = Properties::parse(line).unwrap_err();
             assert!(reason.starts_with("line 1: "), "{reason}");
         }
@@ -305,7 +333,7 @@ mod tests {
     #[test]
     fn a_build_without_tls_names_the_feature() {
         for text in ["security.protocol=SSL", "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512"] {
-            assert!(Properties::parse(text).unwrap_err().contains("`kafka-tls`"));
+            assert!(Properties::parse(text).unwrap_err().contains("--features pipe-tls"));
         }
         Properties::parse("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN").unwrap();
     }

@@ -8,10 +8,10 @@ use rdkafka::message::Message as _;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use super::REQUEST_TIMEOUT;
-use super::client::Properties;
+use super::client::{Properties, creation_error};
 use super::message::KafkaMessage;
 use crate::error::PipeError;
-use crate::message::PartitionId;
+use crate::message::{Message, PartitionId};
 use crate::ports::{Bounds, TailEvent};
 
 /// Distances before an offset at which the last messages are looked for. Offsets without messages, such as those of
@@ -19,6 +19,8 @@ use crate::ports::{Bounds, TailEvent};
 const TAIL_DISTANCES: [i64; 4] = [64, 4096, 1 << 18, i64::MAX];
 /// Number of last messages that are returned.
 const TAIL_MESSAGES: usize = 64;
+/// Maximum size of the messages that one call of [`History::read`] appends.
+const READ_BYTES: usize = 16 << 20;
 /// How long a request is repeated while the brokers do not answer.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum time for which the last messages are looked for.
@@ -36,7 +38,8 @@ impl History {
     pub(super) fn open(brokers: &str, group: &str, properties: &Properties) -> Result<Self, PipeError> {
         let mut config = properties.consumer(brokers, group);
         config.set("enable.partition.eof", "true").set("statistics.interval.ms", "0").remove("group.instance.id");
-        let consumer = config.create().map_err(|error| PipeError::log("cannot create a consumer", error))?;
+        let consumer =
+            config.create().map_err(|error| PipeError::log("cannot create a consumer", creation_error(&error)))?;
         Ok(Self { consumer, partition: None, next: 0 })
     }
 
@@ -68,8 +71,9 @@ impl History {
     ) -> Result<bool, PipeError> {
         let Some(partition) = self.partition.clone() else { return Ok(true) };
         let end = Instant::now() + wait;
+        let mut bytes = 0;
         while self.next < to {
-            if messages.len() >= messages_max {
+            if messages.len() >= messages_max || bytes >= READ_BYTES {
                 return Ok(false);
             }
             let left = end.saturating_duration_since(Instant::now());
@@ -83,7 +87,9 @@ impl History {
                     if message.offset() >= to {
                         return Ok(true);
                     }
-                    messages.push(KafkaMessage::of(&message));
+                    let message = KafkaMessage::of(&message);
+                    bytes += message.size_bytes();
+                    messages.push(message);
                 }
                 Some(Err(KafkaError::PartitionEOF(number))) if number == partition.partition => return Ok(true),
                 Some(Err(error @ KafkaError::MessageConsumptionFatal(_))) => {

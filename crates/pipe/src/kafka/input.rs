@@ -10,7 +10,7 @@ use rdkafka::message::Message as _;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use super::address::Address;
-use super::client::{Change, ConsumerState, Properties};
+use super::client::{Change, ConsumerState, Properties, creation_error};
 use super::history::History;
 use super::message::KafkaMessage;
 use crate::error::PipeError;
@@ -42,7 +42,7 @@ impl KafkaInput {
         let config = properties.consumer(from.brokers(), group);
         let consumer: BaseConsumer<ConsumerState> = config
             .create_with_context(ConsumerState::default())
-            .map_err(|error| PipeError::Settings(format!("cannot create a consumer: {error}")))?;
+            .map_err(|error| PipeError::Settings(format!("cannot create a consumer: {}", creation_error(&error))))?;
         let topics: Vec<&str> = from.topics().iter().map(String::as_str).collect();
         consumer.subscribe(&topics).map_err(|error| PipeError::log(format!("cannot subscribe to {from}"), error))?;
         Ok(Self {

@@ -14,19 +14,31 @@ pub struct KafkaMessage {
     pub(crate) key: Option<Vec<u8>>,
     pub(crate) value: Option<Vec<u8>>,
     pub(crate) headers: Option<OwnedHeaders>,
+    /// Approximate size of the headers.
+    headers_bytes: usize,
 }
 
 impl KafkaMessage {
     /// Copies a message that librdkafka owns.
     pub(crate) fn of(message: &BorrowedMessage<'_>) -> Self {
+        let headers = message.headers().map(rdkafka::message::BorrowedHeaders::detach);
         Self {
+            headers_bytes: headers.as_ref().map_or(0, size_of_headers),
             offset: message.offset(),
             timestamp_ms: message.timestamp().to_millis().filter(|ms| *ms >= 0),
             key: message.key().map(<[u8]>::to_vec),
             value: message.payload().map(<[u8]>::to_vec),
-            headers: message.headers().map(rdkafka::message::BorrowedHeaders::detach),
+            headers,
         }
     }
+}
+
+/// Returns the size of the values of headers.
+fn size_of_headers(headers: &OwnedHeaders) -> usize {
+    // The library panics at a header whose name is not UTF-8.
+    let bytes =
+        catch_unwind(AssertUnwindSafe(|| headers.iter().filter_map(|header| header.value).map(<[u8]>::len).sum()));
+    bytes.unwrap_or(0)
 }
 
 impl Message for KafkaMessage {
@@ -64,6 +76,6 @@ impl Message for KafkaMessage {
 
     fn size_bytes(&self) -> usize {
         let content = self.key.as_ref().map_or(0, Vec::len) + self.value.as_ref().map_or(0, Vec::len);
-        content + size_of::<Self>()
+        content + self.headers_bytes + size_of::<Self>()
     }
 }

@@ -11,7 +11,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer, PurgeConfig};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use super::address::Address;
-use super::client::{ConsumerState, Failed, ProducerState, Properties};
+use super::client::{ConsumerState, ProducerState, Properties, creation_error};
 use super::message::KafkaMessage;
 use crate::error::PipeError;
 use crate::faults::{self, Rule};
@@ -82,7 +82,7 @@ impl KafkaOutput {
             Guarantee::AtLeastOnce => None,
         };
         let producer = create(properties, &targets, transactional_id.as_deref())
-            .map_err(|error| PipeError::Settings(format!("cannot create a producer: {error}")))?;
+            .map_err(|error| PipeError::Settings(format!("cannot create a producer: {}", creation_error(&error))))?;
         if transactional_id.is_some() {
             producer.init_transactions(STEP_TIMEOUT).map_err(|error| {
                 let advice = "check the brokers, and the right to write with the transactional id";
@@ -102,10 +102,10 @@ impl KafkaOutput {
     /// Waits until the brokers have all messages of the attempt.
     fn flush(&mut self) -> Result<(), Delivery> {
         let flushed = self.producer.flush(STEP_TIMEOUT);
-        if let Some(Failed { index, code }) = self.producer.context().failed() {
-            let reason = format!("Kafka rejects the message: {code}{}", advice(code));
-            if is_permanent(code) {
-                return Err(Delivery::Never { index, reason });
+        if let Some(failed) = self.producer.context().failed() {
+            let reason = format!("Kafka rejects the message: {}{}", failed.code, advice(failed.code));
+            if is_permanent(failed.code) {
+                return Err(Delivery::Never { index: failed.index, reason });
             }
             return Err(Delivery::Aborted(Aborted { reason, is_fenced: false }));
         }
@@ -134,11 +134,19 @@ impl KafkaOutput {
         }
     }
 
-    /// Commits the positions of an output without transactions.
+    /// Commits the positions of an output without transactions. The brokers have the messages already, so the commit is
+    /// repeated for a while before the whole attempt is.
     fn commit_positions(&mut self) -> Delivery {
-        match self.consumer.commit(&self.positions, CommitMode::Sync) {
-            Ok(()) => Delivery::Committed,
-            Err(error) => Delivery::Aborted(aborted(&error)),
+        let began = Instant::now();
+        loop {
+            let aborted = match self.consumer.commit(&self.positions, CommitMode::Sync) {
+                Ok(()) => return Delivery::Committed,
+                Err(error) => aborted(&error),
+            };
+            if aborted.is_fenced || began.elapsed() > STEP_TIMEOUT {
+                return Delivery::Aborted(aborted);
+            }
+            std::thread::sleep(Duration::from_millis(100));
         }
     }
 }
@@ -198,7 +206,13 @@ fn advice(code: RDKafkaErrorCode) -> &'static str {
         RDKafkaErrorCode::InvalidTimestamp => {
             "; set message.timestamp.before.max.ms and message.timestamp.after.max.ms of the output to those of the input"
         }
-        RDKafkaErrorCode::InvalidRecord => "; the output seems to be compacted, which needs keys",
+        RDKafkaErrorCode::InvalidRecord => {
+            "; a compacted output needs keys, and message.timestamp.before.max.ms and message.timestamp.after.max.ms of the \
+             output limit times"
+        }
+        RDKafkaErrorCode::UnknownPartition => {
+            "; give the output as many partitions as the input, and start the pipe again"
+        }
         RDKafkaErrorCode::TopicAuthorizationFailed => "; grant this client the right to write to the topic",
         _ => "",
     }
@@ -226,6 +240,9 @@ impl Output<KafkaMessage> for KafkaOutput {
         self.producer.context().clear();
         self.written = 0;
         self.positions = TopicPartitionList::new();
+        if let Some((_, reason)) = self.producer.client().fatal_error() {
+            return Err(Delivery::Unknown(reason));
+        }
         if self.transactional_id.is_none() {
             return Ok(());
         }
@@ -300,6 +317,10 @@ impl Output<KafkaMessage> for KafkaOutput {
         };
         let membership = membership
             .ok_or_else(|| Aborted { reason: "this process is no member of the group".to_owned(), is_fenced: true })?;
+        // Kafka accepts the offsets of a process that has left the group in the meantime and so has no membership.
+        if self.stranger.is_none() && self.consumer.assignment_lost() {
+            return Err(Aborted { reason: "the group has given the partitions away".to_owned(), is_fenced: true });
+        }
         let began = Instant::now();
         loop {
             match self.producer.send_offsets_to_transaction(&self.positions, &membership, STEP_TIMEOUT) {
@@ -339,11 +360,13 @@ impl Output<KafkaMessage> for KafkaOutput {
     }
 
     fn recover(&mut self) -> Result<(), String> {
-        let Some(id) = self.transactional_id.as_deref() else { return Ok(()) };
-        // A new producer with the same identity ends the transaction of the former one: it is committed if the brokers
-        // had begun to commit it, and aborted otherwise.
-        let producer = create(&self.properties, &self.targets, Some(id)).map_err(|error| error.to_string())?;
-        producer.init_transactions(STEP_TIMEOUT).map_err(|error| error.to_string())?;
+        let id = self.transactional_id.as_deref();
+        let producer = create(&self.properties, &self.targets, id).map_err(|error| creation_error(&error))?;
+        if id.is_some() {
+            // A new producer with the same identity ends the transaction of the former one: it is committed if the
+            // brokers had begun to commit it, and aborted otherwise.
+            producer.init_transactions(STEP_TIMEOUT).map_err(|error| error.to_string())?;
+        }
         self.producer = producer;
         Ok(())
     }

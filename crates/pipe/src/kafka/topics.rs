@@ -15,7 +15,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use super::REQUEST_TIMEOUT;
 use super::address::Address;
-use super::client::Properties;
+use super::client::{Properties, creation_error};
 use super::history::retried;
 use crate::error::PipeError;
 
@@ -110,7 +110,9 @@ fn target<'a>(
 fn connect(address: &Address, properties: &Properties) -> Result<BaseConsumer, PipeError> {
     let mut config = properties.consumer(address.brokers(), "firstseen-pipe-check");
     config.remove("group.instance.id");
-    config.create().map_err(|error| PipeError::Settings(format!("cannot use the client properties: {error}")))
+    config
+        .create()
+        .map_err(|error| PipeError::Settings(format!("cannot use the client properties: {}", creation_error(&error))))
 }
 
 /// Returns the number of partitions of a topic.
