@@ -46,6 +46,16 @@ const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
 /// Minimum time between two checkpoints, as a multiple of the time that the last one took.
 const CHECKPOINT_REST: u32 = 20;
 
+/// The committed position of a partition after no transaction can move it any more.
+enum Settled {
+    /// Every message before this offset is delivered.
+    At(i64),
+    /// The group has committed nothing in the partition, or has taken the partition away.
+    Nowhere,
+    /// The caller has stopped the pipe before the position was known.
+    Stopped,
+}
+
 /// A pipe from an input to an output.
 pub struct Pipe<I: Input, O> {
     input: I,
@@ -360,7 +370,11 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
         let pending: Vec<(PartitionId, i64)> = self.partitions.values().filter_map(end_of_pending).collect();
         let mut is_committed = false;
         for (id, end) in pending {
-            let Some(committed) = self.wait_for_committed(&id, is_stopped)? else { return Ok(()) };
+            let committed = match self.wait_for_committed(&id, is_stopped)? {
+                Settled::At(offset) => Some(offset),
+                Settled::Nowhere => None,
+                Settled::Stopped => return Ok(()),
+            };
             let partition = self.partitions.get(&id).filter(|partition| partition.pending.is_some());
             let Some(partition) = partition else { continue };
             if committed == Some(end) {
@@ -380,22 +394,17 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
         Ok(())
     }
 
-    /// Waits until the committed position of a partition is known. `None` means that the pipe is to stop, and
-    /// `Some(None)` that nothing was committed or that the partition was lost.
-    fn wait_for_committed(
-        &mut self,
-        id: &PartitionId,
-        is_stopped: &dyn Fn() -> bool,
-    ) -> Result<Option<Option<i64>>, PipeError> {
+    /// Waits until the committed position of a partition is known.
+    fn wait_for_committed(&mut self, id: &PartitionId, is_stopped: &dyn Fn() -> bool) -> Result<Settled, PipeError> {
         while self.partitions.contains_key(id) {
             match self.input.committed(id)? {
-                Committed::Offset(offset) => return Ok(Some(Some(offset))),
-                Committed::Never => return Ok(Some(None)),
-                Committed::NotYet if is_stopped() => return Ok(None),
+                Committed::Offset(offset) => return Ok(Settled::At(offset)),
+                Committed::Never => return Ok(Settled::Nowhere),
+                Committed::NotYet if is_stopped() => return Ok(Settled::Stopped),
                 Committed::NotYet => self.serve(RETRY_PAUSE)?,
             }
         }
-        Ok(Some(None))
+        Ok(Settled::Nowhere)
     }
 
     /// Waits, and handles changes of the assignment meanwhile. Messages that come are kept for the next batch.

@@ -76,8 +76,8 @@ pub trait Input {
     /// Returns the range of offsets that a partition has.
     fn bounds(&mut self, partition: &PartitionId) -> Result<Bounds, PipeError>;
 
-    /// Returns positions and times of the last messages before offset `before`, a few dozen if there are so many. The
-    /// list is empty only if the log keeps no message before that offset.
+    /// Returns positions and times of up to 64 messages, the last ones before offset `before`. The list is empty only if
+    /// the log keeps no message before that offset.
     fn tail(&mut self, partition: &PartitionId, before: i64) -> Result<Vec<TailEvent>, PipeError>;
 
     /// Returns the offset of the first message whose time is `time_ms` or later. `None` means that there is none.

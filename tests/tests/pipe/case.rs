@@ -84,7 +84,8 @@ impl Case {
         self.client.write(&self.input, records);
     }
 
-    /// Starts a pipe with further flags and environment variables. It runs until it is told to end.
+    /// Starts a pipe with further flags and environment variables. It runs until a signal ends it, or until the end of the
+    /// input with `--until-end`.
     pub(super) fn start_with(&self, flags: &[&str], variables: &[(&str, String)]) -> Pipe {
         let mut arguments = self.flags.clone();
         replace(&mut arguments, flags.iter().copied());

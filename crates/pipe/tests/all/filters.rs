@@ -159,18 +159,22 @@ fn an_equal_key_beyond_the_window_in_one_batch_is_new() {
     assert_eq!(outcomes, [Outcome::New, Outcome::Duplicate, Outcome::New, Outcome::Duplicate, Outcome::New]);
 }
 
-/// One message with a time of next year, and one of 1970, must not end the window of the others.
-#[test]
-fn broken_times_are_undecided_and_change_nothing() {
-    let message = |ms: i64, key: &[u8]| TestMessage {
-        timestamp_ms: Some(ms),
+/// Returns a message with this time and key.
+fn message_at(timestamp_ms: i64, key: &[u8]) -> TestMessage {
+    TestMessage {
+        timestamp_ms: Some(timestamp_ms),
         key: Some(key.to_vec()),
         value: Some(Vec::new()),
         ..TestMessage::default()
-    };
-    let mut batch: Vec<TestMessage> = (0..300).map(|n: u32| message(START_MS, &n.to_le_bytes())).collect();
-    batch.insert(100, message(START_MS + 365 * 86_400_000, b"future"));
-    batch.insert(200, message(0, b"past"));
+    }
+}
+
+/// One message with a time of next year, and one of 1970, must not end the window of the others.
+#[test]
+fn broken_times_are_undecided_and_change_nothing() {
+    let mut batch: Vec<TestMessage> = (0..300).map(|n: u32| message_at(START_MS, &n.to_le_bytes())).collect();
+    batch.insert(100, message_at(START_MS + 365 * 86_400_000, b"future"));
+    batch.insert(200, message_at(0, b"past"));
     let mut events = Events::default();
     reader(&["@key"], "@timestamp", true).read(&batch, &mut events).unwrap();
     let mut outcomes = Vec::new();

@@ -132,21 +132,25 @@ fn every_message_has_one_outcome_whatever_its_bytes_are() {
     }
 }
 
-#[test]
-fn keys_can_have_parts_of_several_sources() {
-    let message = |key: &[u8], header: &[u8], value: &[u8]| TestMessage {
+/// Returns a message with this key, header and value. The header occurs twice, and the last one counts.
+fn message_of(key: &[u8], header: &[u8], value: &[u8]) -> TestMessage {
+    TestMessage {
         key: Some(key.to_vec()),
         headers: vec![("id".to_owned(), b"old".to_vec()), ("id".to_owned(), header.to_vec())],
         ..with_value(value)
-    };
+    }
+}
+
+#[test]
+fn keys_can_have_parts_of_several_sources() {
     let mut reader = reader(&["@key", "@header:id", "json:user"], "@timestamp", false);
     let messages = [
-        message(b"a", b"b", b"{\"user\":1}"),
-        message(b"a", b"b", b"{\"user\":1.0,\"more\":2}"),
-        message(b"ab", b"", b"{\"user\":1}"),
-        message(b"a", b"b", b"{\"user\":2}"),
-        TestMessage { key: None, ..message(b"", b"b", b"{\"user\":2}") },
-        TestMessage { headers: Vec::new(), ..message(b"a", b"", b"{\"user\":2}") },
+        message_of(b"a", b"b", b"{\"user\":1}"),
+        message_of(b"a", b"b", b"{\"user\":1.0,\"more\":2}"),
+        message_of(b"ab", b"", b"{\"user\":1}"),
+        message_of(b"a", b"b", b"{\"user\":2}"),
+        TestMessage { key: None, ..message_of(b"", b"b", b"{\"user\":2}") },
+        TestMessage { headers: Vec::new(), ..message_of(b"a", b"", b"{\"user\":2}") },
     ];
     let outcomes = outcomes(&mut reader, &messages);
     assert_eq!(outcomes[..4], [Outcome::New, Outcome::Duplicate, Outcome::New, Outcome::New]);

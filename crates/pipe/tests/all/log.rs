@@ -31,7 +31,7 @@ pub(crate) struct Stored {
     pub(crate) committed: BTreeMap<PartitionId, i64>,
 }
 
-/// The simulated log, of which one process has this view.
+/// The simulated log as one process sees it.
 #[derive(Clone)]
 pub(crate) struct Log {
     pub(crate) stored: Rc<RefCell<Stored>>,

@@ -138,8 +138,8 @@ pub fn may_owe(map: &ClusterMap) -> bool {
     map.filters.values().any(|record| record.branch.as_ref().is_some_and(|branch| branch.cut_off == CutOff::Local))
 }
 
-/// Returns an obstacle if a node would forget events that it has decided without the parent level of a filter tree:
-/// `events` in all, of which `moved` belong to slices that have left the node.
+/// Returns an obstacle if a node would forget events that it has decided without the parent level of a filter tree.
+/// `events` is their number, and `moved` is the number of those whose slices have left the node.
 pub fn owed(map: &ClusterMap, filter: FilterId, events: u64, moved: u64) -> Option<Obstacle> {
     let is_restored = map.filters.get(&filter).is_some_and(|record| record.policies.durability.keeps_journal());
     if events > 0 && !is_restored {
