@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crate::checkpoint::Anchor;
+use crate::error::PipeError;
 use crate::message::{Message, PartitionId};
 use crate::outcome::Outcome;
 use crate::partition_filter::PartitionFilter;
@@ -37,6 +38,9 @@ pub(crate) struct Partition<M> {
     pub(crate) held_since: Option<Instant>,
     /// Messages that were decided and whose delivery is not committed.
     pub(crate) pending: Option<Decided<M>>,
+    /// Error about the message after the pending ones, which ends the pipe once these are delivered. If the partition is
+    /// taken away before, another process meets the message.
+    pub(crate) poison: Option<PipeError>,
     /// Offset after the last delivered message.
     pub(crate) position: i64,
     /// Offset after the last message that was read.
@@ -58,6 +62,7 @@ impl<M: Message> Partition<M> {
             incoming: Vec::new(),
             held_since: None,
             pending: None,
+            poison: None,
             position: 0,
             read_to: 0,
             anchor: None,

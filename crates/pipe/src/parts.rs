@@ -1,5 +1,7 @@
 //! The parts from which a pipe is made. This module does not depend on the loop.
 
+use std::time::Instant;
+
 use firstseen_filter::FilterSecret;
 use firstseen_routing::SlicedDefinition;
 
@@ -20,4 +22,6 @@ pub struct Parts<I, O> {
     pub definition: Option<SlicedDefinition>,
     /// Folder of checkpoints.
     pub checkpoints: Option<CheckpointFolder>,
+    /// Clock by which the pipe waits and measures, usually `Instant::now`.
+    pub clock: Box<dyn Fn() -> Instant>,
 }

@@ -66,6 +66,8 @@ pub struct Pipe<I: Input, O> {
     /// Definition of the filters. `None` means that the pipe copies everything.
     definition: Option<SlicedDefinition>,
     checkpoints: Option<CheckpointFolder>,
+    /// Clock by which the pipe waits and measures.
+    clock: Box<dyn Fn() -> Instant>,
     partitions: BTreeMap<PartitionId, Partition<I::Message>>,
     counts: Counts,
     notes: Vec<String>,
@@ -85,7 +87,8 @@ pub struct Pipe<I: Input, O> {
 impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
     /// Creates a pipe that has no partition yet.
     pub fn new(parts: Parts<I, O>, settings: Settings, counts: Counts) -> Self {
-        let Parts { input, output, reader, secret, definition, checkpoints } = parts;
+        let Parts { input, output, reader, secret, definition, checkpoints, clock } = parts;
+        let checkpoint_due = clock() + CHECKPOINT_EVERY;
         Self {
             input,
             output,
@@ -94,6 +97,7 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
             secret,
             definition,
             checkpoints,
+            clock,
             partitions: BTreeMap::new(),
             counts,
             notes: Vec::new(),
@@ -101,7 +105,7 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
             first_at: None,
             incoming_events: 0,
             incoming_bytes: 0,
-            checkpoint_due: Instant::now() + CHECKPOINT_EVERY,
+            checkpoint_due,
             rebuild_began: None,
             seen: BTreeSet::new(),
             ends: BTreeMap::new(),
@@ -144,18 +148,22 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
         let is_starting = self.partitions.values().any(|partition| !partition.is_ready());
         while !self.is_full() {
             let wait = match self.first_at {
-                Some(first_at) => self.settings.linger.saturating_sub(first_at.elapsed()),
+                Some(first_at) => self.settings.linger.saturating_sub(self.since(first_at)),
                 None if is_starting => Duration::ZERO,
                 None => IDLE_WAIT,
             };
             if !self.poll(wait)? && (self.first_at.is_none() || wait.is_zero()) {
                 return Ok(());
             }
-            if self.first_at.is_some_and(|first_at| first_at.elapsed() >= self.settings.linger) {
+            if self.first_at.is_some_and(|first_at| self.since(first_at) >= self.settings.linger) {
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    fn since(&self, began: Instant) -> Duration {
+        (self.clock)().saturating_duration_since(began)
     }
 
     fn is_full(&self) -> bool {
@@ -188,7 +196,7 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
         if !partition.take(message) {
             return false;
         }
-        self.first_at.get_or_insert_with(Instant::now);
+        self.first_at.get_or_insert_with(&self.clock);
         self.incoming_events += 1;
         self.incoming_bytes += bytes;
         true
@@ -220,7 +228,7 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
     /// Decides the batch, and delivers it.
     fn deliver(&mut self, is_stopped: &dyn Fn() -> bool, note: &mut dyn FnMut(&str)) -> Result<(), PipeError> {
         let Some(first_at) = self.first_at else { return Ok(()) };
-        let poison = self.decide()?;
+        self.decide()?;
         if self.has_pending() {
             faults::pass(Point::Tested);
         }
@@ -248,6 +256,7 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
                 pause = (pause * 2).min(RETRY_PAUSE_MAX);
             }
         }
+        let poison = self.partitions.values_mut().find_map(|partition| partition.poison.take());
         poison.map_or(Ok(()), Err)
     }
 
@@ -255,11 +264,11 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
         self.partitions.values().any(|partition| partition.pending.is_some())
     }
 
-    /// Decides the messages that were collected. Returns an error about the first message that must not be skipped and
-    /// has no topic to go to. The messages before it are delivered first.
-    fn decide(&mut self) -> Result<Option<PipeError>, PipeError> {
+    /// Decides the messages that were collected. A message that must not be skipped and has no topic to go to becomes the
+    /// poison of its partition. The messages before it are delivered first.
+    fn decide(&mut self) -> Result<(), PipeError> {
         let present_ms = (self.settings.present_ms)();
-        let mut poison = None;
+        let now = (self.clock)();
         for partition in self.partitions.values_mut().filter(|partition| !partition.incoming.is_empty()) {
             let mut messages = std::mem::take(&mut partition.incoming);
             let mut outcomes = Vec::with_capacity(messages.len());
@@ -271,18 +280,19 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
                 {
                     let reason = format!("{rejection}; name a topic for such messages with --dead-letter");
                     let offset = messages[index].offset();
-                    poison.get_or_insert(PipeError::Message { partition: partition.id.clone(), offset, reason });
+                    partition.poison = Some(PipeError::Message { partition: partition.id.clone(), offset, reason });
                     messages.truncate(index);
                     self.reader.read(&messages, &mut self.events)?;
                     is_last = true;
                 }
                 // Before a message that ends the pipe, no further message comes to wait for.
                 let decidable = if is_last { messages.len() } else { filter.decidable(&self.events) };
-                let held = hold_back(partition.held_since, decidable, &mut messages);
+                let has_waited = partition.held_since.is_some_and(|since| now.duration_since(since) >= HELD_MAX);
+                let held = hold_back(has_waited, decidable, &mut messages);
                 partition.held_since = match partition.held_since.filter(|_| messages.is_empty()) {
                     _ if held.is_empty() => None,
                     Some(since) => Some(since),
-                    None => Some(Instant::now()),
+                    None => Some(now),
                 };
                 if !held.is_empty() {
                     self.reader.read(&messages, &mut self.events)?;
@@ -300,12 +310,12 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
         self.first_at = None;
         self.count_incoming();
         if self.incoming_events > 0 {
-            self.first_at = Some(Instant::now());
+            self.first_at = Some(now);
         }
         if faults::is_broken(Rule::RecordBeforeCommit) {
             self.record_before_commit();
         }
-        Ok(poison)
+        Ok(())
     }
 
     /// Breaks the order of recording and delivery, for a test that must find the violation.
@@ -323,6 +333,7 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
 
     /// Counts the delivered batch, and lets the filters know that it is delivered.
     fn delivered(&mut self, first_at: Instant) {
+        let latency = self.since(first_at);
         let Self { partitions, counts, settings, secret, .. } = self;
         counts.change(|figures| {
             for partition in partitions.values_mut() {
@@ -338,7 +349,7 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
                 }
             }
             figures.attempts.committed += 1;
-            figures.add_latency(first_at.elapsed());
+            figures.add_latency(latency);
         });
         faults::pass(Point::Recorded);
     }
@@ -409,10 +420,10 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
 
     /// Waits, and handles changes of the assignment meanwhile. Messages that come are kept for the next batch.
     fn serve(&mut self, pause: Duration) -> Result<(), PipeError> {
-        let end = Instant::now() + pause;
+        let end = (self.clock)() + pause;
         self.input.hold(true)?;
         loop {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = end.saturating_duration_since((self.clock)());
             self.poll(left)?;
             if left.is_zero() {
                 break;
@@ -465,7 +476,7 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
         if let Some(partition) = self.partitions.get_mut(id) {
             partition.stage = Stage::Rebuilding(Box::new(rebuild));
         }
-        self.rebuild_began = Some(Instant::now());
+        self.rebuild_began = Some((self.clock)());
         Ok(())
     }
 
@@ -494,7 +505,7 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
             }
             return Ok(());
         };
-        let took = self.rebuild_began.take().map(|began| began.elapsed()).unwrap_or_default();
+        let took = self.rebuild_began.take().map(|began| self.since(began)).unwrap_or_default();
         self.counts.change(|figures| {
             figures.rebuilds.filters += 1;
             figures.rebuilds.events += recorded;
@@ -555,10 +566,10 @@ impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
     }
 }
 
-/// Removes the messages from index `decidable` on, and returns them. If messages of this partition wait since
-/// `held_since` and that is long enough, none are removed.
-fn hold_back<M>(held_since: Option<Instant>, decidable: usize, messages: &mut Vec<M>) -> Vec<M> {
-    if held_since.is_some_and(|since| since.elapsed() >= HELD_MAX) {
+/// Removes the messages from index `decidable` on, and returns them. If messages of this partition have waited long
+/// enough, none are removed.
+fn hold_back<M>(has_waited: bool, decidable: usize, messages: &mut Vec<M>) -> Vec<M> {
+    if has_waited {
         return Vec::new();
     }
     messages.split_off(decidable.min(messages.len()))

@@ -1,6 +1,6 @@
 //! Turns flags into the parts of a pipe. Every mistake in the flags is reported here, before the group is joined.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use firstseen_embedded::{KindChoice, Stamps, drawn_seed, meant};
 use firstseen_filter::{FilterSecret, FilterSpec, Kind, Window};
@@ -121,7 +121,15 @@ impl Setup {
         };
         let opened = open(&args.topics.from, &args.topics.group, targets, &self.properties, self.guarantee)?;
         let definition = self.definition.clone();
-        Ok(Parts { input: opened.0, output: opened.1, reader, secret, definition, checkpoints })
+        Ok(Parts {
+            input: opened.0,
+            output: opened.1,
+            reader,
+            secret,
+            definition,
+            checkpoints,
+            clock: Box::new(Instant::now),
+        })
     }
 
     /// Returns how the pipe works.

@@ -1,7 +1,5 @@
 //! Saves checkpoints, and updates the figures that are not counted event by event.
 
-use std::time::Instant;
-
 use super::{CHECKPOINT_EVERY, CHECKPOINT_REST, Pipe};
 use crate::faults::{self, Point};
 use crate::message::PartitionId;
@@ -12,12 +10,13 @@ use crate::ports::{Input, Output};
 impl<I: Input, O: Output<I::Message>> Pipe<I, O> {
     /// Saves checkpoints if it is time.
     pub(super) fn save_if_due(&mut self) {
-        if self.checkpoints.is_none() || Instant::now() < self.checkpoint_due {
+        if self.checkpoints.is_none() || (self.clock)() < self.checkpoint_due {
             return;
         }
-        let began = Instant::now();
+        let began = (self.clock)();
         self.save_all();
-        self.checkpoint_due = Instant::now() + CHECKPOINT_EVERY.max(began.elapsed() * CHECKPOINT_REST);
+        let rest = self.since(began) * CHECKPOINT_REST;
+        self.checkpoint_due = (self.clock)() + CHECKPOINT_EVERY.max(rest);
     }
 
     /// Saves the checkpoints of all partitions.

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use firstseen_pipe::{
     Aborted, Bounds, Committed, Delivery, Event, Input, Output, PartitionId, PipeError, Polled, TailEvent, Target,
@@ -14,6 +14,9 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::keys::TestMessage;
+
+/// Time that passes until a message arrives.
+const MESSAGE_TAKES: Duration = Duration::from_micros(20);
 
 /// A message that was written.
 #[derive(Clone, Debug)]
@@ -39,6 +42,8 @@ pub(crate) struct Log {
 }
 
 struct State {
+    /// The simulated clock.
+    now: Instant,
     rng: ChaCha8Rng,
     /// Next offset of each assigned partition. `None` until it is resumed.
     next: BTreeMap<PartitionId, Option<i64>>,
@@ -53,6 +58,10 @@ struct State {
     calls_left: u32,
     /// Whether the recovery after a lost outcome has yet to be tried again.
     fails_recovery: bool,
+    /// The first commit of this partition that goes beyond this offset is aborted, and the group takes the partition away.
+    leaves_beyond: Option<(PartitionId, i64)>,
+    /// Partition that the next poll takes away.
+    leaving: Option<PartitionId>,
 }
 
 impl Log {
@@ -60,6 +69,7 @@ impl Log {
     pub(crate) fn start(stored: &Rc<RefCell<Stored>>, seed: u64, calls: u32) -> Self {
         let unassigned = stored.borrow().messages.keys().cloned().collect();
         let state = State {
+            now: Instant::now(),
             rng: ChaCha8Rng::seed_from_u64(seed),
             next: BTreeMap::new(),
             unassigned,
@@ -69,8 +79,34 @@ impl Log {
             positions: Vec::new(),
             calls_left: calls,
             fails_recovery: false,
+            leaves_beyond: None,
+            leaving: None,
         };
         Self { stored: Rc::clone(stored), state: Rc::new(RefCell::new(state)) }
+    }
+
+    /// Aborts the first commit of the partition that goes beyond `offset`, and takes the partition away before the commit
+    /// can be tried again. The partition comes back later.
+    pub(crate) fn take_away_beyond(&self, id: &PartitionId, offset: i64) {
+        self.state.borrow_mut().leaves_beyond = Some((id.clone(), offset));
+    }
+
+    /// Takes the partition of the open attempt away if that was asked for.
+    fn takes_away(&self) -> bool {
+        let mut state = self.state.borrow_mut();
+        let State { positions, leaves_beyond, leaving, .. } = &mut *state;
+        let Some((id, offset)) = leaves_beyond else { return false };
+        if !positions.iter().any(|(partition, position)| partition == id && *position > *offset) {
+            return false;
+        }
+        *leaving = leaves_beyond.take().map(|(id, _)| id);
+        true
+    }
+
+    /// Returns a clock that only the calls of this log advance, so that no test depends on real time.
+    pub(crate) fn clock(&self) -> Box<dyn Fn() -> Instant> {
+        let state = Rc::clone(&self.state);
+        Box::new(move || state.borrow().now)
     }
 
     /// Counts a call. Returns an error when the process dies.
@@ -80,32 +116,20 @@ impl Log {
         if state.calls_left == 0 { Err(PipeError::log("the process", "died")) } else { Ok(()) }
     }
 
-    fn commit_now(&self) {
-        let state = &mut *self.state.borrow_mut();
-        let mut stored = self.stored.borrow_mut();
-        stored.written.append(&mut state.open);
-        for (partition, position) in state.positions.drain(..) {
-            stored.committed.insert(partition, position);
-        }
-    }
-
-    fn forget_now(&self) {
-        let mut state = self.state.borrow_mut();
-        state.open.clear();
-        state.positions.clear();
-    }
-}
-
-impl Input for Log {
-    type Message = TestMessage;
-
-    fn poll(&mut self, _: Duration) -> Result<Polled<TestMessage>, PipeError> {
+    /// Returns the next message or change of the assignment.
+    fn next_change(&self) -> Result<Polled<TestMessage>, PipeError> {
         self.call()?;
         let mut state = self.state.borrow_mut();
+        let state = &mut *state;
         if !state.unassigned.is_empty() {
             let ids: Vec<PartitionId> = std::mem::take(&mut state.unassigned).into_iter().collect();
             state.next.extend(ids.iter().map(|id| (id.clone(), None)));
             return Ok(Polled::Assigned(ids));
+        }
+        if let Some(id) = state.leaving.take() {
+            state.next.remove(&id);
+            state.unassigned.insert(id.clone());
+            return Ok(Polled::Lost(vec![id]));
         }
         if state.rng.random_bool(0.002) && !state.next.is_empty() {
             let partitions = state.next.len();
@@ -128,6 +152,32 @@ impl Input for Log {
             }
         }
         Ok(Polled::Nothing)
+    }
+
+    fn commit_now(&self) {
+        let state = &mut *self.state.borrow_mut();
+        let mut stored = self.stored.borrow_mut();
+        stored.written.append(&mut state.open);
+        for (partition, position) in state.positions.drain(..) {
+            stored.committed.insert(partition, position);
+        }
+    }
+
+    fn forget_now(&self) {
+        let mut state = self.state.borrow_mut();
+        state.open.clear();
+        state.positions.clear();
+    }
+}
+
+impl Input for Log {
+    type Message = TestMessage;
+
+    fn poll(&mut self, wait: Duration) -> Result<Polled<TestMessage>, PipeError> {
+        let polled = self.next_change()?;
+        let took = if let Polled::Nothing = polled { wait } else { MESSAGE_TAKES.min(wait) };
+        self.state.borrow_mut().now += took;
+        Ok(polled)
     }
 
     fn hold(&mut self, is_held: bool) -> Result<(), PipeError> {
@@ -232,6 +282,9 @@ impl Output<TestMessage> for Log {
     }
 
     fn commit(&mut self) -> Delivery {
+        if self.takes_away() {
+            return self.abort(Aborted { reason: "the group has a new member".to_owned(), is_fenced: true });
+        }
         let fate = self.state.borrow_mut().rng.random_range(0..30);
         match fate {
             0 => self.abort(Aborted { reason: "fenced".to_owned(), is_fenced: true }),
