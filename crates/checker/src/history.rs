@@ -125,10 +125,6 @@ impl fmt::Display for Call {
     }
 }
 
-/// Time in microseconds within which a node notices that its machine was suspended. The node pings each other node four
-/// times a second.
-pub const STANDSTILL_NOTICED_US: u64 = 500_000;
-
 /// Time in microseconds after which a site that was cut off is fully connected again.
 pub const REJOINED_US: u64 = 5_000_000;
 
@@ -399,13 +395,10 @@ impl History {
         latest_ms.saturating_sub(call.time_ms) < lateness_ms
     }
 
-    /// Returns whether a call may have been answered by a node that did not know yet that its machine had been
-    /// suspended.
-    fn may_be_of_sleeper(&self, call: &Call) -> bool {
-        let began_us = self.first_attempt_us(call);
-        self.periods.standstills.iter().any(|(from_us, until_us)| {
-            began_us <= until_us.saturating_add(STANDSTILL_NOTICED_US) && call.ended_us() >= *from_us
-        })
+    /// Returns how long the machine of a node was suspended that may have answered the call before it knew of this, in
+    /// milliseconds.
+    fn suspended_ms(&self, call: &Call) -> u64 {
+        self.periods.suspended_us(self.first_attempt_us(call), call.ended_us()).div_ceil(1000)
     }
 
     /// Returns whether a call had returned before another call was first sent.
@@ -429,7 +422,7 @@ impl History {
 
     /// Returns whether two submissions of an event, or a lookup and a submission, are certainly within one window.
     pub fn are_within_window(&self, first: &Call, second: &Call) -> bool {
-        if self.may_be_of_sleeper(first) || self.may_be_of_sleeper(second) {
+        if self.suspended_ms(first) > 0 || self.suspended_ms(second) > 0 {
             return false;
         }
         let window_ms = self.recorded_for_ms(first, second);
@@ -464,7 +457,9 @@ impl History {
                 // A call without a reply may take effect at any time. A retry gets the verdict of its first attempt.
                 let ended_us = if recorder.won() { recorder.returned_us } else { None };
                 let apart_us = ended_us.map_or(0, |ended_us| self.first_attempt_us(asker).saturating_sub(ended_us));
-                apart_us / 1000 <= window_at_most_ms.saturating_add(skew_ms)
+                // A node that does not know yet that its machine was suspended has the time of before.
+                let clock_ms = skew_ms.saturating_add(self.suspended_ms(asker));
+                apart_us / 1000 <= window_at_most_ms.saturating_add(clock_ms)
             }
         }
     }

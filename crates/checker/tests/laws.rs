@@ -389,3 +389,20 @@ fn a_key_is_known_for_the_time_of_who_has_set_it() {
     assert_eq!(broken_by_keys([set_for(1_000, 0, first), set_for(20_000, 1_499, again)]), [""; 0]);
     assert_eq!(broken_by_keys([set_for(1_000, 0, first), set_for(20_000, 1_502, again)]), ["no duplicate of itself"]);
 }
+
+/// Regression test: a machine was suspended for five seconds in which the window of an event ended. Just after that, its
+/// node did not know of this yet and called the event a duplicate, which docs/explanation/clocks.md allows for a moment.
+#[test]
+fn a_node_that_was_suspended_may_know_an_event_for_longer_for_a_moment() {
+    let broken = |asked_ms: u64| {
+        let promises = Promises { stamped: Stamped::ByNode { skew_ms: 0 }, ..of_a_second() };
+        let standstills = vec![(500_000, 5_500_000)];
+        let periods = FaultPeriods { standstills, ..FaultPeriods::default() };
+        let mut history = History { promises, periods, ..History::default() };
+        history.begin(call(1, 0, 0, Decision::FirstSeen));
+        history.begin(call(1, 0, asked_ms * 1000, Decision::Duplicate));
+        check(&history).into_iter().map(|violation| violation.name()).collect::<Vec<_>>()
+    };
+    assert_eq!(broken(5_600), [""; 0]);
+    assert_eq!(broken(6_001), ["no duplicate of itself"], "a quarter of a second is over");
+}
