@@ -317,9 +317,8 @@ pub struct Promises {
     pub outlives_a_node: bool,
     /// Whether leaves answer alone while they cannot reach the levels above.
     pub leaves_answer_alone: bool,
-    /// Whether levels of a tree are complete again after the end of their node, and then refute events that they do not
-    /// know.
-    pub restored_levels_refute: bool,
+    /// Whether levels of a tree refute events that they do not know (top-down checks).
+    pub levels_refute: bool,
     /// Whether an event that a leaf answered alone survives the end of its node.
     pub keeps_events_of_leaves: bool,
 }

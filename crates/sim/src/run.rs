@@ -73,8 +73,7 @@ fn no_calls(scenario: &Scenario) -> Result<History, String> {
         window_ms: if unit_ms(&definition) == u64::MAX { u64::MAX } else { scenario.window_ms },
         leaves_answer_alone: scenario.leaves_answer_alone(),
         keeps_events_of_leaves: scenario.is_lasting_tree(),
-        restored_levels_refute: scenario.is_lasting_tree()
-            && scenario.tree.as_ref().is_some_and(|tree| tree.top_down > 0),
+        levels_refute: scenario.tree.as_ref().is_some_and(|tree| tree.top_down > 0),
         answers_when_set: scenario.safe
             || scenario.copies > 0
             || scenario.slicing.starts_with("horizontal:") && scenario.tree.is_none(),

@@ -20,9 +20,10 @@
 //! itself calls further submissions duplicates, but the other sites can call the event first-seen until the leaf has
 //! reported it to the root. The event is then delivered twice, which trees with `CutOff::Local` accept.
 //!
-//! The fourth exception is an event of a durable tree with top-down checks whose recording ended with a node, after the
-//! root and before the leaf had recorded it. No producer got first-seen for it. The root calls it a duplicate until the
-//! leaf is complete again and refutes it.
+//! The fourth exception is an event of a tree with top-down checks whose recording was abandoned after the root and before
+//! the leaf had recorded it, because the root replied too late or a node ended. No producer got first-seen for it. The
+//! root calls it a duplicate as long as some leaf is incomplete, or is still deciding about it. Then all leaves refute
+//! it, and it is first-seen.
 
 use super::Violation;
 use crate::history::{Call, EndOnFullDisk, History};
@@ -68,7 +69,7 @@ impl Known<'_> {
             && !duplicate.is_same_submission(first)
             && !recorders.is_empty()
             && !(is_partial && history.may_be_denied(recorders, duplicate, first))
-            && !self.may_be_refuted(first)
+            && !self.may_be_refuted()
             && recorders.iter().all(|call| history.are_within_window(call, first))
             && !(duplicate.is_lookup && self.is_lost_on_full_disk(first))
             && !history.is_alone(first)
@@ -83,16 +84,10 @@ impl Known<'_> {
         elsewhere.any(|recorder| self.history.may_be_unknown_elsewhere(recorder, first))
     }
 
-    /// Returns whether a level of a tree may refute the event. This is possible if the end of a node interrupted the
-    /// recording of the event, so that the root has recorded it and the leaf has not. As long as the leaf is incomplete
-    /// after its restart, it cannot refute the event, and the root calls the event a duplicate.
-    fn may_be_refuted(&self, first: &Call) -> bool {
-        let Self { history, recorders, .. } = self;
-        let began_us = recorders.iter().map(|call| call.began_us).min().unwrap_or(0);
-        let mut ends = history.periods.unreachable.iter();
-        history.promises.restored_levels_refute
-            && recorders.iter().all(|call| !call.won())
-            && ends.any(|(from_us, _)| (began_us..first.ended_us()).contains(from_us))
+    /// Returns whether the levels of a tree may refute the event, because its recording was abandoned between two of
+    /// them. No call got first-seen for it then.
+    fn may_be_refuted(&self) -> bool {
+        self.history.promises.levels_refute && self.recorders.iter().all(|call| !call.won())
     }
 
     /// Returns whether the lookup was answered from the memory of a node that then ended on a full disk.
