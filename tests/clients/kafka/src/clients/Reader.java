@@ -18,6 +18,8 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 final class Reader {
   private static final Duration POLL = Duration.ofMillis(100);
   private static final long DEADLINE_NS = Duration.ofMinutes(2).toNanos();
+  private static final long ENDS_DEADLINE_NS = Duration.ofSeconds(10).toNanos();
+  private static final Duration ENDS_PAUSE = Duration.ofMillis(50);
 
   private final String broker;
   private final PrintWriter output;
@@ -28,21 +30,45 @@ final class Reader {
   }
 
   /** Returns the number of records. `isolation` is `read_committed` or `read_uncommitted`. */
-  long read(JsonNode command) {
-    Map<String, Object> settings = Map.of(
-        ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, broker,
-        ConsumerConfig.ISOLATION_LEVEL_CONFIG, command.get("isolation").asText(),
-        ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none",
-        ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, false);
-    try (var consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+  long read(JsonNode command) throws InterruptedException {
+    try (var consumer = consumer(command.get("isolation").asText())) {
       List<TopicPartition> partitions = consumer.partitionsFor(command.get("topic").asText()).stream()
           .map(found -> new TopicPartition(found.topic(), found.partition()))
           .toList();
       consumer.assign(partitions);
       consumer.seekToBeginning(partitions);
-      // For a consumer of committed records this is the last stable offset.
+      return print(consumer, ends(consumer, partitions));
+    }
+  }
+
+  private KafkaConsumer<byte[], byte[]> consumer(String isolation) {
+    Map<String, Object> settings = Map.of(
+        ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, broker,
+        ConsumerConfig.ISOLATION_LEVEL_CONFIG, isolation,
+        ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "none",
+        ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, false);
+    return new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+  }
+
+  /**
+   * Returns the ends of the partitions. For a consumer of committed records these are the last stable offsets. The broker
+   * says that a transaction is committed before it moves these offsets, so this method waits until they include everything
+   * that was written. A transaction that stays open ends the wait after ten seconds.
+   */
+  private Map<TopicPartition, Long> ends(KafkaConsumer<byte[], byte[]> consumer, List<TopicPartition> partitions)
+      throws InterruptedException {
+    Map<TopicPartition, Long> written;
+    try (var everything = consumer("read_uncommitted")) {
+      written = everything.endOffsets(partitions);
+    }
+    long deadline = System.nanoTime() + ENDS_DEADLINE_NS;
+    while (true) {
       Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);
-      return print(consumer, ends);
+      boolean isWhole = written.entrySet().stream().allMatch(end -> ends.get(end.getKey()) >= end.getValue());
+      if (isWhole || System.nanoTime() > deadline) {
+        return ends;
+      }
+      Thread.sleep(ENDS_PAUSE.toMillis());
     }
   }
 
