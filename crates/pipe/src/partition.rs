@@ -78,8 +78,9 @@ impl<M: Message> Partition<M> {
         self.stage = Stage::Ready(filter);
     }
 
-    /// Takes a message. Returns whether the message counts. A message before the position was delivered before, and
-    /// messages of a partition that is not ready come again when it is.
+    /// Adds a message to the next batch. Returns `false` without adding it in three cases: the message was read before,
+    /// it lies beyond the end at which the pipe stops, or the partition is not ready. A partition that becomes ready
+    /// reads its messages again.
     pub(crate) fn take(&mut self, message: M) -> bool {
         let is_beyond_end = self.end.is_some_and(|end| message.offset() >= end);
         if !self.is_ready() || message.offset() < self.read_to || is_beyond_end {

@@ -1,5 +1,6 @@
-//! Tests with messages of unusual forms: values that are not JSON, null values, bytes in headers, large messages,
-//! compacted topics, and times that are far from the others.
+//! Tests that pipes deliver unusual messages unchanged, or stop with an error that names their place. The messages have
+//! values that are not JSON, null values, bytes in headers, a large size, or times that are far from the others. Some
+//! topics are compacted.
 
 use std::collections::BTreeMap;
 

@@ -109,8 +109,9 @@ fn without_a_window_each_key_passes_once() {
     }
 }
 
-/// The exact model of a window of one hour: the time of the last event of each key that passed. The filter counts time
-/// in units, so near the border of the window both outcomes are right.
+/// Compares a filter with a window of one hour with an exact model. The model stores, for each key, the time of the last
+/// event that passed. The filter rounds times to units, so an event whose age is close to the window may have either
+/// outcome.
 #[test]
 fn in_a_window_each_key_passes_once() {
     const WINDOW_MS: i64 = 3_600_000;

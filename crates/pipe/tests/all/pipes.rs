@@ -233,8 +233,9 @@ fn a_wrong_time_at_the_end_of_a_batch_does_not_move_the_clock() {
         let reader = reader(&["@value"], "@timestamp", true);
         let definition = Some(definition("24h"));
         let secret = FilterSecret::from_seed(7);
-        let (input, output, clock) = (log.clone(), log.clone(), log.clock());
-        let parts = Parts { input, output, reader, secret, definition, checkpoints: None, clock };
+        let input = log.clone();
+        let clock = log.clock();
+        let parts = Parts { input, output: log, reader, secret, definition, checkpoints: None, clock };
         Pipe::new(parts, settings(), counts.clone()).run(&|| false, &mut |_| {}).unwrap();
         let figures = counts.figures();
         assert_eq!(figures.undecided.get("late"), None, "message {index}: {figures:?}");
